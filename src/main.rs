@@ -1,0 +1,3 @@
+//! The `portcullis` program.
+
+fn main() {}
