@@ -3,9 +3,17 @@
 //! Nothing here knows what the values are used for at run time; `snapshot` turns a checked `Config` into what is in force.
 //! The doc comments are the source of `gateway.schema.json` and `docs/configuration.md`.
 
+mod check;
+mod load;
+mod locate;
+mod problem;
+mod tree;
 mod units;
 mod value;
 
+pub use check::{Known, check};
+pub use load::{Loaded, load, read};
+pub use problem::{Location, Part, Path, Problem, Problems, Segment, Severity};
 pub use units::{ByteSize, Period};
 pub use value::{SecretRef, Text};
 
