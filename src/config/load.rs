@@ -6,6 +6,7 @@
 //! editors use is true.
 
 use super::Config;
+use super::form;
 use super::locate::Source;
 use super::problem::{Path, Problem, Problems};
 use super::tree;
@@ -53,6 +54,11 @@ pub fn load(text: &str, file: impl Into<PathBuf>) -> Result<Loaded, Problems> {
         Problems::new(problems.collect())
     })?;
     let source = source.with_root(root.clone());
+    let problems = form::check(&root);
+    if !problems.is_empty() {
+        let located = problems.into_iter().map(|problem| source.locate(problem));
+        return Err(Problems::new(located.collect()));
+    }
     let config = serde_json::from_value(root.into_json())
         .map_err(|error| source.locate(Problem::new(Path::root(), error.to_string())))?;
     Ok(Loaded {
