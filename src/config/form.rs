@@ -4,10 +4,10 @@
 //! keyword it does not know is not checked here, and serde, which builds the structs afterwards, still says so.
 
 use super::nearest::did_you_mean;
-use super::problem::{Path, Problem};
+use super::problem::{Malformed, Path, Problem};
 use super::schema;
 use super::tree::{Entry, Node, Value};
-use super::units::{ByteSize, Period, UnitError};
+use super::units::{ByteSize, Period};
 use serde_json::{Map, Value as Json};
 
 /// Everything about `root` that is not as the schema wants it.
@@ -23,8 +23,14 @@ struct Form {
     problems: Vec<Problem>,
 }
 
+/// As in `tree`: nobody reads on after this many.
+const PROBLEMS_MAX: usize = 100;
+
 impl Form {
     fn value(&mut self, node: &Node, part: &'static Json, path: &Path) {
+        if self.problems.len() >= PROBLEMS_MAX {
+            return;
+        }
         if let Some(name) = schema::reference(part)
             && let Some(unit) = Unit::named(name)
         {
@@ -180,8 +186,8 @@ impl Form {
             Value::Number(number) => number.to_string(),
             found => return self.wrong_type(unit.what, found, path),
         };
-        if let Some(UnitError { message, hint }) = (unit.error)(&text) {
-            self.problems.push(Problem::new(path, message).hint(hint));
+        if let Some(malformed) = (unit.error)(&text) {
+            self.problems.push(malformed.at(path));
         }
     }
 
@@ -219,7 +225,7 @@ impl Form {
 /// The types that are texts with a grammar of their own.
 struct Unit {
     what: &'static str,
-    error: fn(&str) -> Option<UnitError>,
+    error: fn(&str) -> Option<Malformed>,
 }
 
 impl Unit {

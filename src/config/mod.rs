@@ -20,6 +20,7 @@ mod form;
 mod locate;
 mod check;
 mod nearest;
+mod origin;
 mod units;
 mod value;
 mod file;
@@ -27,11 +28,12 @@ mod schema;
 
 pub use check::{Known, check};
 pub use file::FileError;
-pub use load::{Loaded, load, read};
+pub use load::{Loaded, fuzz_load, load, read};
 pub use nearest::{did_you_mean, nearest};
-pub use problem::{Location, Part, Path, Problem, Problems, Segment, Severity};
+pub use origin::{Network, Origin};
+pub use problem::{Location, Malformed, Part, Path, Problem, Problems, Segment, Severity};
 pub use schema::schema;
-pub use units::{ByteSize, Period, UnitError};
+pub use units::{ByteSize, Period};
 pub use value::{SecretRef, Text, ValueError, read_secret};
 
 use schemars::JsonSchema;

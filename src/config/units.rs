@@ -3,6 +3,7 @@
 //! A bare number is refused: whether `timeout: 30` means seconds or milliseconds is a guess, and half of the readers
 //! guess wrong. So are `4MB` and fractions: there is one way to write each value.
 
+use super::problem::Malformed;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::borrow::Cow;
@@ -20,16 +21,6 @@ pub struct Period {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize {
     bytes: usize,
-}
-
-/// A text that is no period or size, and how it would be one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct UnitError {
-    /// What is wrong with it.
-    pub message: String,
-    /// How to write it.
-    pub hint: String,
 }
 
 /// Units with their worth, smallest first.
@@ -79,9 +70,9 @@ impl Period {
 }
 
 impl FromStr for Period {
-    type Err = UnitError;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+    fn from_str(text: &str) -> Result<Self, Malformed> {
         let wanted = Wanted {
             what: "a length of time",
             example: "30s",
@@ -126,9 +117,9 @@ impl ByteSize {
 }
 
 impl FromStr for ByteSize {
-    type Err = UnitError;
+    type Err = Malformed;
 
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+    fn from_str(text: &str) -> Result<Self, Malformed> {
         let wanted = Wanted {
             what: "a size",
             example: "4MiB",
@@ -160,17 +151,16 @@ impl Wanted {
         format!("Write a whole number with its unit, like `{example}`; the units are {units}.")
     }
 
-    fn error(&self, message: String) -> UnitError {
-        let hint = self.hint();
-        UnitError { message, hint }
+    fn error(&self, message: String) -> Malformed {
+        Malformed::new(message, self.hint())
     }
 
-    fn too_large(&self, text: &str) -> UnitError {
+    fn too_large(&self, text: &str) -> Malformed {
         self.error(format!("`{text}` is too large for {}", self.what))
     }
 }
 
-fn read(text: &str, units: &[(&str, u64)], max: u64, wanted: &Wanted) -> Result<u64, UnitError> {
+fn read(text: &str, units: &[(&str, u64)], max: u64, wanted: &Wanted) -> Result<u64, Malformed> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
