@@ -3,8 +3,9 @@
 //! Walks tree and schema side by side. It knows the part of JSON Schema that our own structs produce, and no more: a
 //! keyword it does not know is not checked here, and serde, which builds the structs afterwards, still says so.
 
+use super::locate::names_secret;
 use super::nearest::did_you_mean;
-use super::problem::{Malformed, Path, Problem};
+use super::problem::{Malformed, Path, Problem, Segment};
 use super::schema;
 use super::tree::{Entry, Node, Value};
 use super::units::{ByteSize, Period};
@@ -55,7 +56,12 @@ impl Form {
 
     fn object(&mut self, entries: &[Entry], part: &'static Json, path: &Path) {
         let properties = part.get("properties").and_then(Json::as_object);
-        let known = || properties.into_iter().flat_map(Map::keys).map(String::as_str);
+        let known = || {
+            properties
+                .into_iter()
+                .flat_map(Map::keys)
+                .map(String::as_str)
+        };
         for entry in entries {
             let inner = path.key(&entry.key);
             if let Some(property) = properties.and_then(|all| all.get(&entry.key)) {
@@ -70,7 +76,12 @@ impl Form {
                 self.value(&entry.value, property, &inner);
             }
         }
-        for name in part.get("required").and_then(Json::as_array).into_iter().flatten() {
+        for name in part
+            .get("required")
+            .and_then(Json::as_array)
+            .into_iter()
+            .flatten()
+        {
             let name = name.as_str().unwrap_or_default();
             if !entries.iter().any(|entry| entry.key == name) {
                 self.missing(name, path);
@@ -160,9 +171,10 @@ impl Form {
     fn number(&mut self, number: &serde_json::Number, part: &Json, path: &Path) {
         let is_integer = part.get("type").is_some_and(|kind| kind == "integer");
         if is_integer && number.is_f64() {
-            return self
-                .problems
-                .push(Problem::new(path, format!("`{number}` is not a whole number")));
+            return self.problems.push(Problem::new(
+                path,
+                format!("`{number}` is not a whole number"),
+            ));
         }
         let bound = |name: &str| part.get(name).and_then(Json::as_f64);
         // A `u32` says its range by its format only.
@@ -207,14 +219,23 @@ impl Form {
     }
 
     fn wrong_type(&mut self, wanted: &str, found: &Value, path: &Path) {
+        let is_secret =
+            |segment: &Segment| matches!(segment, Segment::Key(key) if names_secret(key));
+        let described = match path.segments().iter().any(is_secret) {
+            // Someone wrote the secret itself: it is not repeated into logs.
+            true if !matches!(found, Value::List(_) | Value::Map(_)) => "a plain value".to_owned(),
+            _ => described(found),
+        };
         let problem = match found {
-            Value::Null => Problem::new(path, format!("nothing is written here, expected {wanted}"))
-                .hint("Write a value, or remove the key."),
+            Value::Null => {
+                Problem::new(path, format!("nothing is written here, expected {wanted}"))
+                    .hint("Write a value, or remove the key.")
+            }
             Value::Number(_) | Value::Bool(_) if wanted == "a text" => {
-                Problem::new(path, format!("expected {wanted}, found {}", described(found)))
+                Problem::new(path, format!("expected {wanted}, found {described}"))
                     .hint("Put it in quotes.")
             }
-            _ => Problem::new(path, format!("expected {wanted}, found {}", described(found))),
+            _ => Problem::new(path, format!("expected {wanted}, found {described}")),
         };
         self.problems.push(problem);
     }

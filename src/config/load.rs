@@ -38,7 +38,10 @@ pub fn read(path: &FilePath) -> Result<Loaded, Problems> {
     match str::from_utf8(&contents.bytes) {
         Ok(text) => load(text, path),
         Err(error) => {
-            let valid = contents.bytes.get(..error.valid_up_to()).unwrap_or_default();
+            let valid = contents
+                .bytes
+                .get(..error.valid_up_to())
+                .unwrap_or_default();
             let text = str::from_utf8(valid).unwrap_or_default();
             let problem = Problem::new(Path::root(), "not UTF-8 text from here on");
             let end = text.len();

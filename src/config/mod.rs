@@ -13,18 +13,18 @@
     )
 )]
 
-mod problem;
-mod load;
-mod tree;
-mod form;
-mod locate;
 mod check;
+mod file;
+mod form;
+mod load;
+mod locate;
 mod nearest;
 mod origin;
+mod problem;
+mod schema;
+mod tree;
 mod units;
 mod value;
-mod file;
-mod schema;
 
 pub use check::{Known, check};
 pub use file::FileError;

@@ -4,10 +4,7 @@
 ///
 /// Near enough is one slip in a short word and two from five letters on; a slip is a letter too many, too few,
 /// wrong, or swapped with its neighbour. Letter case is no slip at all.
-pub fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wanted = word.to_lowercase();
     let slips_max = if wanted.chars().count() < 5 { 1 } else { 2 };
     candidates
@@ -39,12 +36,7 @@ fn distance(a: &str, b: &str) -> usize {
     let mut last: Vec<usize> = (0..=b.len()).collect();
     let mut previous_a = None;
     for (i, &letter) in a.iter().enumerate() {
-        let row = next_row(
-            (i, previous_a, letter),
-            &b,
-            &before_last,
-            &last,
-        );
+        let row = next_row((i, previous_a, letter), &b, &before_last, &last);
         before_last = std::mem::replace(&mut last, row);
         previous_a = Some(letter);
     }

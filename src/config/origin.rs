@@ -38,9 +38,14 @@ impl Origin {
         self.text.get(start..).unwrap_or_default()
     }
 
+    /// The word before `://`.
+    pub fn scheme(&self) -> &str {
+        self.text.get(..self.scheme_len).unwrap_or_default()
+    }
+
     /// Whether it is reached over TLS.
     pub fn is_https(&self) -> bool {
-        self.text.get(..self.scheme_len) == Some("https")
+        self.scheme() == "https"
     }
 
     /// Whether its host is this machine.
@@ -196,7 +201,12 @@ mod tests {
         for (text, authority, is_https, is_loopback) in [
             ("https://mcp.example.com", "mcp.example.com", true, false),
             ("https://mcp.example.com/", "mcp.example.com", true, false),
-            ("https://mcp.example.com:8443", "mcp.example.com:8443", true, false),
+            (
+                "https://mcp.example.com:8443",
+                "mcp.example.com:8443",
+                true,
+                false,
+            ),
             ("http://127.0.0.1:8080", "127.0.0.1:8080", false, true),
             ("http://[::1]:8080", "[::1]:8080", false, true),
             ("http://localhost", "localhost", false, true),
@@ -204,7 +214,11 @@ mod tests {
         ] {
             let origin: Origin = text.parse().expect(text);
             assert_eq!(origin.authority(), authority);
-            assert_eq!((origin.is_https(), origin.is_loopback()), (is_https, is_loopback), "{text}");
+            assert_eq!(
+                (origin.is_https(), origin.is_loopback()),
+                (is_https, is_loopback),
+                "{text}"
+            );
             assert_eq!(origin.as_str(), text.trim_end_matches('/'));
         }
     }
@@ -212,17 +226,50 @@ mod tests {
     #[test]
     fn what_is_not_spelled_as_an_origin_is_refused_with_its_spelling() {
         for (text, expected) in [
-            ("https://MCP.example.com", "`https://MCP.example.com` is not spelled as browsers do: Write `https://mcp.example.com`."),
-            ("https://mcp.example.com:443", "`https://mcp.example.com:443` is not spelled as browsers do: Write `https://mcp.example.com`."),
-            ("https:mcp.example.com", "`https:mcp.example.com` is not spelled as browsers do: Write `https://mcp.example.com`."),
-            ("https://mcp.example.com//", "`https://mcp.example.com//` has more than scheme, host and port: Write `https://mcp.example.com`: clients look for some paths at the root of the host, so a path prefix cannot work."),
-            ("https://a.example/gw", "`https://a.example/gw` has more than scheme, host and port: Write `https://a.example`: clients look for some paths at the root of the host, so a path prefix cannot work."),
-            ("https://me:pass@a.example", "a URL with a user name or password in it: Leave them out."),
-            ("null", "`null` is no web origin: Write it as `https://mcp.example.com`."),
-            ("*", "`*` is no web origin: Write it as `https://mcp.example.com`."),
-            ("a.example", "`a.example` is no web origin: Write it as `https://mcp.example.com`."),
-            ("data:x", "`data:x` is no web origin: Write it as `https://mcp.example.com`."),
-            ("http://0x7f.1", "`http://0x7f.1` is not spelled as browsers do: Write `http://127.0.0.1`."),
+            (
+                "https://MCP.example.com",
+                "`https://MCP.example.com` is not spelled as browsers do: Write `https://mcp.example.com`.",
+            ),
+            (
+                "https://mcp.example.com:443",
+                "`https://mcp.example.com:443` is not spelled as browsers do: Write `https://mcp.example.com`.",
+            ),
+            (
+                "https:mcp.example.com",
+                "`https:mcp.example.com` is not spelled as browsers do: Write `https://mcp.example.com`.",
+            ),
+            (
+                "https://mcp.example.com//",
+                "`https://mcp.example.com//` has more than scheme, host and port: Write `https://mcp.example.com`: clients look for some paths at the root of the host, so a path prefix cannot work.",
+            ),
+            (
+                "https://a.example/gw",
+                "`https://a.example/gw` has more than scheme, host and port: Write `https://a.example`: clients look for some paths at the root of the host, so a path prefix cannot work.",
+            ),
+            (
+                "https://me:pass@a.example",
+                "a URL with a user name or password in it: Leave them out.",
+            ),
+            (
+                "null",
+                "`null` is no web origin: Write it as `https://mcp.example.com`.",
+            ),
+            (
+                "*",
+                "`*` is no web origin: Write it as `https://mcp.example.com`.",
+            ),
+            (
+                "a.example",
+                "`a.example` is no web origin: Write it as `https://mcp.example.com`.",
+            ),
+            (
+                "data:x",
+                "`data:x` is no web origin: Write it as `https://mcp.example.com`.",
+            ),
+            (
+                "http://0x7f.1",
+                "`http://0x7f.1` is not spelled as browsers do: Write `http://127.0.0.1`.",
+            ),
         ] {
             let Malformed { message, hint } = text.parse::<Origin>().expect_err(text);
             assert_eq!(format!("{message}: {hint}"), expected);
@@ -240,14 +287,30 @@ mod tests {
             ("::/0", "::1", "1.2.3.4"),
         ] {
             let block: Network = network.parse().expect(network);
-            assert!(block.contains(inside.parse().unwrap()), "{network} {inside}");
-            assert!(!block.contains(outside.parse().unwrap()), "{network} {outside}");
+            assert!(
+                block.contains(inside.parse().unwrap()),
+                "{network} {inside}"
+            );
+            assert!(
+                !block.contains(outside.parse().unwrap()),
+                "{network} {outside}"
+            );
         }
     }
 
     #[test]
     fn what_is_no_network_is_refused() {
-        for text in ["", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/+8", "10.0.0.0/", "10.0/8", "host", "::/129", "10.0.0.0/8/8"] {
+        for text in [
+            "",
+            "10.0.0.0/33",
+            "10.0.0.0/-1",
+            "10.0.0.0/+8",
+            "10.0.0.0/",
+            "10.0/8",
+            "host",
+            "::/129",
+            "10.0.0.0/8/8",
+        ] {
             text.parse::<Network>().expect_err(text);
         }
         let Malformed { message, hint } = "10.0.0.5/8".parse::<Network>().expect_err("host bits");

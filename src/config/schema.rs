@@ -136,7 +136,11 @@ mod tests {
             };
             for (key, property) in properties {
                 // The one key of an enum's form is described with the form.
-                let described = if members.contains_key("description") { members.get("description") } else { property.get("description") };
+                let described = if members.contains_key("description") {
+                    members.get("description")
+                } else {
+                    property.get("description")
+                };
                 let has_text = described.is_some() || reference(property).is_some();
                 assert!(has_text, "{path}/{key} has no description");
             }

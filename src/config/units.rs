@@ -191,13 +191,17 @@ fn write(f: &mut fmt::Formatter<'_>, n: u64, units: &[(&str, u64)]) -> fmt::Resu
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
@@ -247,7 +251,14 @@ mod tests {
 
     #[test]
     fn a_period_is_a_whole_number_and_a_unit() {
-        for (text, millis) in [("500ms", 500), ("30s", 30_000), ("10m", 600_000), ("2h", 7_200_000), ("7d", 604_800_000), ("0ms", 0)] {
+        for (text, millis) in [
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("10m", 600_000),
+            ("2h", 7_200_000),
+            ("7d", 604_800_000),
+            ("0ms", 0),
+        ] {
             assert_eq!(text.parse(), Ok(Period::millis(millis)), "{text}");
             assert_eq!(Period::millis(millis).to_string(), text);
         }
@@ -257,7 +268,13 @@ mod tests {
 
     #[test]
     fn a_size_is_a_whole_number_and_a_unit() {
-        for (text, bytes) in [("512B", 512), ("64KiB", 65_536), ("4MiB", 4_194_304), ("1GiB", 1 << 30), ("0B", 0)] {
+        for (text, bytes) in [
+            ("512B", 512),
+            ("64KiB", 65_536),
+            ("4MiB", 4_194_304),
+            ("1GiB", 1 << 30),
+            ("0B", 0),
+        ] {
             assert_eq!(text.parse(), Ok(ByteSize::of(bytes)), "{text}");
             assert_eq!(ByteSize::of(bytes).to_string(), text);
         }
@@ -277,15 +294,32 @@ mod tests {
             ("1h30m", "`1h30m` is not a length of time"),
             ("٣s", "`٣s` is not a length of time"),
             ("36501d", "`36501d` is too large for a length of time"),
-            ("99999999999999999999ms", "`99999999999999999999ms` is too large for a length of time"),
+            (
+                "99999999999999999999ms",
+                "`99999999999999999999ms` is too large for a length of time",
+            ),
         ] {
             let error = text.parse::<Period>().expect_err(text);
             assert_eq!(error.message, message);
-            assert_eq!(error.hint, "Write a whole number with its unit, like `30s`; the units are `ms`, `s`, `m`, `h`, `d`.");
+            assert_eq!(
+                error.hint,
+                "Write a whole number with its unit, like `30s`; the units are `ms`, `s`, `m`, `h`, `d`."
+            );
         }
-        for text in ["4MB", "4", "4 MiB", "4mib", "4TiB", "1025GiB", "99999999999999999999B"] {
+        for text in [
+            "4MB",
+            "4",
+            "4 MiB",
+            "4mib",
+            "4TiB",
+            "1025GiB",
+            "99999999999999999999B",
+        ] {
             let error = text.parse::<ByteSize>().expect_err(text);
-            assert_eq!(error.hint, "Write a whole number with its unit, like `4MiB`; the units are `B`, `KiB`, `MiB`, `GiB`.");
+            assert_eq!(
+                error.hint,
+                "Write a whole number with its unit, like `4MiB`; the units are `B`, `KiB`, `MiB`, `GiB`."
+            );
         }
     }
 }

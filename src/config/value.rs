@@ -109,16 +109,16 @@ impl ValueError {
 /// Reads a file that holds a secret: a key, a token. It must not be open to others than its owner.
 pub fn read_secret(path: &Path) -> Result<Secret<String>, ValueError> {
     let place = || format!("`{}`", path.display());
-    let contents =
-        file::read(path, SECRET_BYTES_MAX).map_err(|cause| ValueError::Unreadable {
-            path: path.to_owned(),
-            cause,
-        })?;
+    let contents = file::read(path, SECRET_BYTES_MAX).map_err(|cause| ValueError::Unreadable {
+        path: path.to_owned(),
+        cause,
+    })?;
     if file::is_open_to_others(&contents.metadata) {
         let path = path.to_owned();
         return Err(ValueError::Exposed { path });
     }
-    let text = String::from_utf8(contents.bytes).map_err(|_| ValueError::NotText { place: place() })?;
+    let text =
+        String::from_utf8(contents.bytes).map_err(|_| ValueError::NotText { place: place() })?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.is_empty() {
@@ -177,11 +177,13 @@ impl JsonSchema for Text {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let place = SecretRef::json_schema(generator);
-        let mut branches = vec![json_schema!({
-            "description": "The text itself. Not for secrets.",
-            "type": "string",
-        })
-        .to_value()];
+        let mut branches = vec![
+            json_schema!({
+                "description": "The text itself. Not for secrets.",
+                "type": "string",
+            })
+            .to_value(),
+        ];
         if let Some(serde_json::Value::Array(places)) = place.get("oneOf") {
             branches.extend(places.iter().cloned());
         }
@@ -218,14 +220,21 @@ mod tests {
     #[track_caller]
     fn error(place: &SecretRef, base: &Path) -> String {
         let error = place.resolve(base).expect_err("an error");
-        error.to_string().replace(&base.display().to_string(), "BASE")
+        error
+            .to_string()
+            .replace(&base.display().to_string(), "BASE")
     }
 
     #[test]
     fn one_newline_at_the_end_of_a_file_is_not_part_of_the_secret() {
         let base = tempfile::tempdir().unwrap();
 
-        for (contents, secret) in [("a b", "a b"), ("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n")] {
+        for (contents, secret) in [
+            ("a b", "a b"),
+            ("a\n", "a"),
+            ("a\r\n", "a"),
+            ("a\n\n", "a\n"),
+        ] {
             let place = file(base.path(), contents.as_bytes(), 0o600);
             assert_eq!(place.resolve(base.path()).unwrap().expose(), secret);
         }
@@ -240,8 +249,16 @@ mod tests {
             (&b""[..], 0o600, "`BASE/secret` is empty"),
             (b"\n", 0o600, "`BASE/secret` is empty"),
             (b"\xff", 0o600, "`BASE/secret` is not UTF-8 text"),
-            (b"a", 0o640, "`BASE/secret` can be opened by others than its owner"),
-            (b"a", 0o604, "`BASE/secret` can be opened by others than its owner"),
+            (
+                b"a",
+                0o640,
+                "`BASE/secret` can be opened by others than its owner",
+            ),
+            (
+                b"a",
+                0o604,
+                "`BASE/secret` can be opened by others than its owner",
+            ),
             (&large, 0o600, "`BASE/secret` is larger than 65536 bytes"),
         ] {
             let place = file(base.path(), contents, mode);
@@ -254,9 +271,15 @@ mod tests {
         let base = Path::new("BASE");
 
         for (path, expected) in [
-            ("nowhere", "`BASE/nowhere` cannot be read: No such file or directory (os error 2)"),
+            (
+                "nowhere",
+                "`BASE/nowhere` cannot be read: No such file or directory (os error 2)",
+            ),
             ("/", "`/` is a directory, not a file"),
-            ("/dev/zero", "`/dev/zero` is a pipe, socket or device, not a file"),
+            (
+                "/dev/zero",
+                "`/dev/zero` is a pipe, socket or device, not a file",
+            ),
         ] {
             assert_eq!(error(&SecretRef::File(path.into()), base), expected);
         }
@@ -265,7 +288,9 @@ mod tests {
     #[test]
     fn an_unset_variable_is_an_error_that_says_what_to_do() {
         let name = "PORTCULLIS_TEST_UNSET";
-        let error = SecretRef::Env(name.into()).resolve(Path::new(".")).expect_err("unset");
+        let error = SecretRef::Env(name.into())
+            .resolve(Path::new("."))
+            .expect_err("unset");
 
         assert_eq!(
             error.at(problem::Path::root().key("token")).to_string(),
@@ -279,6 +304,9 @@ mod tests {
         // Cargo sets this for every test.
         let place = SecretRef::Env("CARGO_PKG_NAME".into());
 
-        assert_eq!(place.resolve(Path::new(".")).unwrap().expose(), "portcullis");
+        assert_eq!(
+            place.resolve(Path::new(".")).unwrap().expose(),
+            "portcullis"
+        );
     }
 }
