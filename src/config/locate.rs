@@ -220,20 +220,20 @@ fn guess_secret(line: &str) -> Option<Range<usize>> {
 
 /// Whether a value under this name is likely to be a credential. Said of header names and of keys of the file.
 pub(super) fn names_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let is_word = |word: &&str| name == **word || name.ends_with(&format!("-{word}"));
-    [
+    const WORDS: [&str; 8] = [
         "authorization",
+        "auth",
         "cookie",
-        "key",
         "token",
         "secret",
         "password",
-        "auth",
-    ]
-    .iter()
-    .any(|word| is_word(&word))
-        || matches!(name.as_str(), "password_hash" | "apikey" | "x-apikey")
+        "apikey",
+        "password_hash",
+    ];
+    let name = name.to_ascii_lowercase();
+    // Not `key` alone: in this file that is the path of one.
+    let last = name.rsplit('-').next().unwrap_or_default();
+    WORDS.contains(&name.as_str()) || WORDS.contains(&last) || name.ends_with("-key")
 }
 
 #[cfg(test)]

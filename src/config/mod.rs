@@ -21,6 +21,7 @@ mod locate;
 mod nearest;
 mod origin;
 mod problem;
+mod reference;
 mod schema;
 mod tree;
 mod units;
@@ -32,6 +33,7 @@ pub use load::{Loaded, fuzz_load, load, read};
 pub use nearest::{did_you_mean, nearest};
 pub use origin::{Network, Origin};
 pub use problem::{Location, Malformed, Part, Path, Problem, Problems, Segment, Severity};
+pub use reference::reference;
 pub use schema::schema;
 pub use units::{ByteSize, Period};
 pub use value::{SecretRef, Text, ValueError, read_secret};
@@ -103,7 +105,8 @@ pub struct Tls {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BehindProxy {
-    /// Their addresses, as CIDR blocks (`10.0.0.0/8`) or single addresses.
+    /// Their addresses, as CIDR blocks (`10.0.0.0/8`) or single addresses. At least one.
+    #[schemars(length(min = 1))]
     pub from: Vec<String>,
 }
 
@@ -472,6 +475,9 @@ pub enum Sync {
     /// When the operating system has taken it; a power cut may lose the last records.
     Relaxed,
 }
+
+#[cfg(test)]
+mod tests;
 
 mod default {
     use std::path::PathBuf;
