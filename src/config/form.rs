@@ -4,7 +4,7 @@
 //! keyword it does not know is not checked here, and serde, which builds the structs afterwards, still says so.
 
 use super::locate::names_secret;
-use super::nearest::did_you_mean;
+use super::nearest::{did_you_mean, nearest};
 use super::problem::{Malformed, Path, Problem, Segment};
 use super::schema;
 use super::tree::{Entry, Node, Value};
@@ -24,14 +24,8 @@ struct Form {
     problems: Vec<Problem>,
 }
 
-/// As in `tree`: nobody reads on after this many.
-const PROBLEMS_MAX: usize = 100;
-
 impl Form {
     fn value(&mut self, node: &Node, part: &'static Json, path: &Path) {
-        if self.problems.len() >= PROBLEMS_MAX {
-            return;
-        }
         if let Some(name) = schema::reference(part)
             && let Some(unit) = Unit::named(name)
         {
@@ -56,22 +50,18 @@ impl Form {
 
     fn object(&mut self, entries: &[Entry], part: &'static Json, path: &Path) {
         let properties = part.get("properties").and_then(Json::as_object);
-        let known = || {
-            properties
-                .into_iter()
-                .flat_map(Map::keys)
-                .map(String::as_str)
-        };
+        let mut meant = Vec::new();
         for entry in entries {
             let inner = path.key(&entry.key);
             if let Some(property) = properties.and_then(|all| all.get(&entry.key)) {
                 self.value(&entry.value, property, &inner);
             } else if let Some(Json::Bool(false)) = part.get("additionalProperties") {
-                let message = format!("unknown key `{}`", entry.key);
-                let hint = did_you_mean(&entry.key, known())
-                    .unwrap_or_else(|| format!("known here: {}", listed(known())));
-                self.problems
-                    .push(Problem::new(inner, message).at_key().hint(hint));
+                let known = properties.into_iter().flat_map(Map::keys);
+                meant.extend(self.unknown_key(
+                    inner,
+                    &entry.key,
+                    known.map(String::as_str).collect(),
+                ));
             } else if let Some(property) = part.get("additionalProperties") {
                 self.value(&entry.value, property, &inner);
             }
@@ -83,7 +73,8 @@ impl Form {
             .flatten()
         {
             let name = name.as_str().unwrap_or_default();
-            if !entries.iter().any(|entry| entry.key == name) {
+            // A key that was only mistyped is not missing besides.
+            if !meant.contains(&name) && !entries.iter().any(|entry| entry.key == name) {
                 self.missing(name, path);
             }
         }
@@ -144,11 +135,8 @@ impl Form {
         for entry in entries {
             let inner = path.key(&entry.key);
             let Some((_, part)) = tags(branches).find(|(tag, _)| *tag == entry.key) else {
-                let message = format!("unknown key `{}`", entry.key);
-                let hint = did_you_mean(&entry.key, tags(branches).map(|(tag, _)| tag))
-                    .unwrap_or_else(|| format!("known here: {}", names()));
-                self.problems
-                    .push(Problem::new(inner, message).at_key().hint(hint));
+                let known = tags(branches).map(|(tag, _)| tag).collect();
+                self.unknown_key(inner, &entry.key, known);
                 continue;
             };
             n_known = n_known.saturating_add(1);
@@ -166,6 +154,18 @@ impl Form {
             let hint = format!("exactly one of: {}", names());
             self.problems.push(Problem::new(path, message).hint(hint));
         }
+    }
+
+    /// Returns the key that was probably meant.
+    fn unknown_key<'a>(&mut self, path: Path, key: &str, known: Vec<&'a str>) -> Option<&'a str> {
+        let meant = nearest(key, known.iter().copied());
+        let hint = match meant {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("known here: {}", listed(known.into_iter())),
+        };
+        let problem = Problem::new(path, format!("unknown key `{key}`"));
+        self.problems.push(problem.at_key().hint(hint));
+        meant
     }
 
     fn number(&mut self, number: &serde_json::Number, part: &Json, path: &Path) {
@@ -229,11 +229,11 @@ impl Form {
         let problem = match found {
             Value::Null => {
                 Problem::new(path, format!("nothing is written here, expected {wanted}"))
-                    .hint("Write a value, or remove the key.")
+                    .hint("write a value, or remove the key")
             }
             Value::Number(_) | Value::Bool(_) if wanted == "a text" => {
                 Problem::new(path, format!("expected {wanted}, found {described}"))
-                    .hint("Put it in quotes.")
+                    .hint("put it in quotes")
             }
             _ => Problem::new(path, format!("expected {wanted}, found {described}")),
         };

@@ -82,7 +82,7 @@ fn well_formed(source: Source) -> Result<(Source, serde_json::Value), Problems> 
             let problem = problem.maybe_hint(fault.hint.map(str::to_owned));
             source.mark(problem, fault.span)
         });
-        Problems::new(problems.collect())
+        source.locate_all(problems.collect())
     })?;
     let problems = form::check(&root);
     let contents = root.to_json();

@@ -65,19 +65,19 @@ impl FromStr for Origin {
         };
         if !url.username().is_empty() || url.password().is_some() {
             let message = "a URL with a user name or password in it";
-            return Err(Malformed::new(message, "Leave them out."));
+            return Err(Malformed::new(message, "leave them out"));
         }
         let origin = spelled(&url);
         if url.query().is_some() || url.fragment().is_some() || !matches!(url.path(), "" | "/") {
             let message = format!("`{text}` has more than scheme, host and port");
             let hint = format!(
-                "Write `{origin}`: clients look for some paths at the root of the host, so a path prefix cannot work."
+                "write `{origin}`: clients look for some paths at the root of the host, so a path prefix cannot work"
             );
             return Err(Malformed::new(message, hint));
         }
         if text.strip_suffix('/').unwrap_or(text) != origin {
             let message = format!("`{text}` is not spelled as browsers do");
-            return Err(Malformed::new(message, format!("Write `{origin}`.")));
+            return Err(Malformed::new(message, format!("write `{origin}`")));
         }
         Ok(Origin {
             scheme_len: url.scheme().len(),
@@ -95,7 +95,7 @@ impl fmt::Display for Origin {
 
 fn no_origin(text: &str) -> Malformed {
     let message = format!("`{text}` is no web origin");
-    Malformed::new(message, "Write it as `https://mcp.example.com`.")
+    Malformed::new(message, "write it as `https://mcp.example.com`")
 }
 
 fn spelled(url: &Url) -> String {
@@ -163,7 +163,7 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, Malformed> {
         let malformed = || {
             let message = format!("`{text}` is no address or block of addresses");
-            Malformed::new(message, "Write it as `10.0.0.7` or `10.0.0.0/8`.")
+            Malformed::new(message, "write it as `10.0.0.7` or `10.0.0.0/8`")
         };
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -185,7 +185,7 @@ impl FromStr for Network {
         let first = network.first();
         if first != address {
             let message = format!("`{text}` begins in the middle of its block");
-            let hint = format!("Write `{first}/{prefix}`, or the address alone.");
+            let hint = format!("write `{first}/{prefix}`, or the address alone");
             return Err(Malformed::new(message, hint));
         }
         Ok(network)
@@ -228,47 +228,47 @@ mod tests {
         for (text, expected) in [
             (
                 "https://MCP.example.com",
-                "`https://MCP.example.com` is not spelled as browsers do: Write `https://mcp.example.com`.",
+                "`https://MCP.example.com` is not spelled as browsers do: write `https://mcp.example.com`",
             ),
             (
                 "https://mcp.example.com:443",
-                "`https://mcp.example.com:443` is not spelled as browsers do: Write `https://mcp.example.com`.",
+                "`https://mcp.example.com:443` is not spelled as browsers do: write `https://mcp.example.com`",
             ),
             (
                 "https:mcp.example.com",
-                "`https:mcp.example.com` is not spelled as browsers do: Write `https://mcp.example.com`.",
+                "`https:mcp.example.com` is not spelled as browsers do: write `https://mcp.example.com`",
             ),
             (
                 "https://mcp.example.com//",
-                "`https://mcp.example.com//` has more than scheme, host and port: Write `https://mcp.example.com`: clients look for some paths at the root of the host, so a path prefix cannot work.",
+                "`https://mcp.example.com//` has more than scheme, host and port: write `https://mcp.example.com`: clients look for some paths at the root of the host, so a path prefix cannot work",
             ),
             (
                 "https://a.example/gw",
-                "`https://a.example/gw` has more than scheme, host and port: Write `https://a.example`: clients look for some paths at the root of the host, so a path prefix cannot work.",
+                "`https://a.example/gw` has more than scheme, host and port: write `https://a.example`: clients look for some paths at the root of the host, so a path prefix cannot work",
             ),
             (
                 "https://me:pass@a.example",
-                "a URL with a user name or password in it: Leave them out.",
+                "a URL with a user name or password in it: leave them out",
             ),
             (
                 "null",
-                "`null` is no web origin: Write it as `https://mcp.example.com`.",
+                "`null` is no web origin: write it as `https://mcp.example.com`",
             ),
             (
                 "*",
-                "`*` is no web origin: Write it as `https://mcp.example.com`.",
+                "`*` is no web origin: write it as `https://mcp.example.com`",
             ),
             (
                 "a.example",
-                "`a.example` is no web origin: Write it as `https://mcp.example.com`.",
+                "`a.example` is no web origin: write it as `https://mcp.example.com`",
             ),
             (
                 "data:x",
-                "`data:x` is no web origin: Write it as `https://mcp.example.com`.",
+                "`data:x` is no web origin: write it as `https://mcp.example.com`",
             ),
             (
                 "http://0x7f.1",
-                "`http://0x7f.1` is not spelled as browsers do: Write `http://127.0.0.1`.",
+                "`http://0x7f.1` is not spelled as browsers do: write `http://127.0.0.1`",
             ),
         ] {
             let Malformed { message, hint } = text.parse::<Origin>().expect_err(text);
@@ -315,6 +315,6 @@ mod tests {
         }
         let Malformed { message, hint } = "10.0.0.5/8".parse::<Network>().expect_err("host bits");
         assert_eq!(message, "`10.0.0.5/8` begins in the middle of its block");
-        assert_eq!(hint, "Write `10.0.0.0/8`, or the address alone.");
+        assert_eq!(hint, "write `10.0.0.0/8`, or the address alone");
     }
 }
