@@ -38,8 +38,10 @@ pub(super) enum Finding {
     Holds,
     /// The right type, and this key is not fulfilled.
     Fails(&'static str),
-    /// This key, or the pointer on its way, met a value it cannot be asked of.
+    /// A value that this key cannot be asked of.
     WrongType(&'static str),
+    /// The pointer leads into a value that has no such inside, which is a wrong type as well.
+    Astray,
     Absent,
 }
 
@@ -48,7 +50,7 @@ pub(super) enum Finding {
 pub(super) struct Pointer {
     /// As written.
     pub(super) text: Box<str>,
-    tokens: Box<[Box<str>]>,
+    pub(super) tokens: Box<[Box<str>]>,
 }
 
 /// Where a pointer leads.
@@ -65,7 +67,7 @@ impl Condition {
     pub(super) fn find(&self, arguments: Option<Node<'_>>) -> Finding {
         match self.pointer.follow(arguments) {
             Place::At(node) => self.find_at(node),
-            Place::Astray => Finding::WrongType("pointer"),
+            Place::Astray => Finding::Astray,
             Place::Nowhere if self.wants_absence() => Finding::Holds,
             Place::Nowhere => Finding::Absent,
         }
@@ -168,11 +170,6 @@ impl Pointer {
         })
     }
 
-    /// The last name on the way, which says what the argument is called.
-    pub(super) fn last(&self) -> Option<&str> {
-        self.tokens.last().map(AsRef::as_ref)
-    }
-
     fn follow<'a>(&self, arguments: Option<Node<'a>>) -> Place<'a> {
         let Some(mut node) = arguments else {
             return Place::Nowhere;
@@ -219,5 +216,219 @@ fn index(token: &str) -> Option<usize> {
         "0" => Some(0),
         _ if is_digits && !token.starts_with('0') => Some(token.parse().unwrap_or(usize::MAX)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::policy::testing::{decide, policy, user, word};
+
+    /// One condition on `/x`, in an allow alone and in a deny beside an allow of everything.
+    /// `takes` says for the allow and for the deny whether the rule matches.
+    #[track_caller]
+    fn check(condition: &str, arguments: &str, takes: (bool, bool)) {
+        let allow = format!(
+            "rules: [{{ name: a, tools: ['u/t'], when: {{ /x: {condition} }}, allow: {{}} }}]"
+        );
+        let deny = format!(
+            "rules: [{{ name: d, tools: ['u/t'], when: {{ /x: {condition} }}, deny: {{}} }}, \
+             {{ name: a, tools: ['u/t'], allow: {{}} }}]"
+        );
+        let alice = user("alice", &[]);
+
+        if !condition.contains("or_absent") {
+            let decision = decide(&policy(&allow), &alice, "u/t", arguments);
+            assert_eq!(
+                word(&decision) == "allowed",
+                takes.0,
+                "allow {condition} on {arguments}"
+            );
+        }
+        let decision = decide(&policy(&deny), &alice, "u/t", arguments);
+        assert_eq!(
+            word(&decision) == "arguments",
+            takes.1,
+            "deny {condition} on {arguments}"
+        );
+    }
+
+    const BOTH: (bool, bool) = (true, true);
+    const NEITHER: (bool, bool) = (false, false);
+    /// What a wrong type gives.
+    const ONLY_DENY: (bool, bool) = (false, true);
+
+    #[test]
+    fn equals_compares_json_values() {
+        for (condition, argument) in [
+            ("{ equals: 100 }", "1e2"),
+            ("{ equals: 100 }", "100.0"),
+            ("{ equals: -1.5 }", "-15e-1"),
+            ("{ equals: 18446744073709551615 }", "18446744073709551615"),
+            (r#"{ equals: "é\n" }"#, r#""\u00e9\n""#),
+            ("{ equals: true }", "true"),
+            ("{ equals: null }", "null"),
+            ("{ equals: [1, 'a', [true]] }", r#"[ 1.0, "a" , [true] ]"#),
+            (
+                "{ equals: { a: 1, b: { c: null } } }",
+                r#"{"b":{"c":null},"\u0061":1e0}"#,
+            ),
+            ("{ equals: [] }", "[ ]"),
+            ("{ equals: {} }", "{ }"),
+            ("{ in: ['a', 'b', 3] }", "3"),
+        ] {
+            check(condition, &format!(r#"{{"x":{argument}}}"#), BOTH);
+        }
+    }
+
+    #[test]
+    fn another_value_of_the_same_type_is_not_equal() {
+        for (condition, argument) in [
+            ("{ equals: 100 }", "100.0000000000000001"),
+            ("{ equals: 9007199254740992 }", "9007199254740993"),
+            ("{ equals: 'a' }", r#""A""#),
+            ("{ equals: 'a' }", r#""a ""#),
+            ("{ equals: true }", "false"),
+            ("{ equals: [1, 2] }", "[2, 1]"),
+            ("{ equals: [1, 2] }", "[1, 2, 3]"),
+            ("{ equals: [1, 2] }", "[1]"),
+            ("{ equals: { a: 1 } }", r#"{"a":1,"b":2}"#),
+            ("{ equals: { a: 1 } }", "{}"),
+            ("{ in: ['a', 'b'] }", r#""c""#),
+        ] {
+            check(condition, &format!(r#"{{"x":{argument}}}"#), NEITHER);
+        }
+    }
+
+    #[test]
+    fn a_wrong_type_is_taken_by_a_deny_and_never_by_an_allow() {
+        for (condition, argument) in [
+            ("{ equals: 100 }", r#""100""#),
+            ("{ equals: 'a' }", r#"["a"]"#),
+            ("{ equals: 'a' }", "null"),
+            ("{ equals: true }", r#""true""#),
+            ("{ in: ['a', null] }", "5"),
+            ("{ matches: '.*' }", "5"),
+            ("{ matches: '.*' }", r#"["a"]"#),
+            ("{ not_matches: 'a' }", "null"),
+            ("{ min: 1 }", r#""5""#),
+            ("{ max: 1 }", "{}"),
+            ("{ max_length: 3 }", "3"),
+            ("{ max_length: 3 }", "{}"),
+            ("{ matches: 'a', max_length: 1 }", "[1, 2, 3]"),
+        ] {
+            check(condition, &format!(r#"{{"x":{argument}}}"#), ONLY_DENY);
+        }
+    }
+
+    #[test]
+    fn only_null_is_asked_of_a_value_of_any_type() {
+        check("{ equals: null }", r#"{"x":5}"#, NEITHER);
+        check("{ in: [null] }", r#"{"x":"a"}"#, NEITHER);
+    }
+
+    #[test]
+    fn an_absent_argument_is_taken_only_where_the_rule_says_so() {
+        for arguments in ["", "{}", r#"{"y":1}"#, r#"{"X":1}"#] {
+            check("{ equals: 1 }", arguments, NEITHER);
+            check("{ not_matches: 'a' }", arguments, NEITHER);
+            check("{ present: true }", arguments, NEITHER);
+            check("{ equals: 1, or_absent: true }", arguments, ONLY_DENY);
+            check("{ present: false }", arguments, BOTH);
+        }
+    }
+
+    #[test]
+    fn null_is_there() {
+        check("{ present: true }", r#"{"x":null}"#, BOTH);
+        check("{ present: false }", r#"{"x":null}"#, NEITHER);
+        check("{ equals: 1, or_absent: true }", r#"{"x":null}"#, ONLY_DENY);
+    }
+
+    #[test]
+    fn a_pattern_is_asked_of_the_whole_text() {
+        check("{ matches: 'rm' }", r#"{"x":"rm"}"#, BOTH);
+        check("{ matches: 'rm' }", r#"{"x":"rm -rf"}"#, NEITHER);
+        check("{ matches: 'a|b' }", r#"{"x":"ab"}"#, NEITHER);
+        check(
+            "{ matches: '(?x) a b # two letters' }",
+            r#"{"x":"ab"}"#,
+            BOTH,
+        );
+        check("{ matches: '(?m)^a$' }", r#"{"x":"a\nb"}"#, NEITHER);
+        check("{ not_matches: 'a.*' }", r#"{"x":"b"}"#, BOTH);
+        check("{ not_matches: 'a.*' }", r#"{"x":"ab"}"#, NEITHER);
+    }
+
+    #[test]
+    fn dot_takes_newlines_where_the_rule_closes() {
+        check("{ matches: '.*rm.*' }", r#"{"x":"\nrm\n"}"#, ONLY_DENY);
+        check("{ matches: 'a$' }", r#"{"x":"a\n"}"#, NEITHER);
+    }
+
+    #[test]
+    fn limits_are_inclusive_and_exact() {
+        check("{ min: 1, max: 100 }", r#"{"x":100.0}"#, BOTH);
+        check("{ min: 1, max: 100 }", r#"{"x":1e0}"#, BOTH);
+        check(
+            "{ min: 1, max: 100 }",
+            r#"{"x":100.0000000000000001}"#,
+            NEITHER,
+        );
+        check(
+            "{ min: 1, max: 100 }",
+            r#"{"x":0.9999999999999999999}"#,
+            NEITHER,
+        );
+        check("{ max: 100 }", r#"{"x":1e999999999}"#, NEITHER);
+        check("{ min: 0 }", r#"{"x":-0.0}"#, BOTH);
+    }
+
+    #[test]
+    fn length_counts_characters_and_elements() {
+        check("{ max_length: 2 }", r#"{"x":"\u00e9\ud83d\ude00"}"#, BOTH);
+        check("{ max_length: 2 }", r#"{"x":"abc"}"#, NEITHER);
+        check("{ max_length: 2 }", r#"{"x":[[1,2],{"a":3}]}"#, BOTH);
+        check("{ max_length: 2 }", r#"{"x":[1,2,3]}"#, NEITHER);
+    }
+
+    /// The same as `check`, with the pointer of interest.
+    #[track_caller]
+    fn check_at(pointer: &str, arguments: &str, takes: (bool, bool)) {
+        let allow = format!(
+            "rules: [{{ name: a, tools: ['u/t'], when: {{ '{pointer}': {{ equals: 1 }} }}, allow: {{}} }}]"
+        );
+        let deny = format!(
+            "rules: [{{ name: d, tools: ['u/t'], when: {{ '{pointer}': {{ equals: 1 }} }}, deny: {{}} }}, \
+             {{ name: a, tools: ['u/t'], allow: {{}} }}]"
+        );
+        let alice = user("alice", &[]);
+        let allow = decide(&policy(&allow), &alice, "u/t", arguments);
+        let deny = decide(&policy(&deny), &alice, "u/t", arguments);
+        assert_eq!(
+            (word(&allow) == "allowed", word(&deny) == "arguments"),
+            takes,
+            "{pointer} on {arguments}"
+        );
+    }
+
+    #[test]
+    fn pointers_lead_through_objects_and_arrays() {
+        check_at("/a/b", r#"{"a":{"b":1}}"#, BOTH);
+        check_at("/a/1", r#"{"a":[0,1]}"#, BOTH);
+        check_at("/a~1b/~0", r#"{"a/b":{"~":1}}"#, BOTH);
+        check_at("/", r#"{"":1}"#, BOTH);
+        check_at("/~01", r#"{"~1":1}"#, BOTH);
+        check_at("/é", r#"{"\u00e9":1}"#, BOTH);
+        check_at("/a/b", r#"{"a":{"c":1}}"#, NEITHER);
+        check_at("/a/2", r#"{"a":[0,1]}"#, NEITHER);
+        check_at("/a/-", r#"{"a":[1]}"#, NEITHER);
+    }
+
+    #[test]
+    fn a_pointer_into_what_has_no_inside_is_a_wrong_type() {
+        check_at("/a/b", r#"{"a":null}"#, ONLY_DENY);
+        check_at("/a/b", r#"{"a":"{\"b\":1}"}"#, ONLY_DENY);
+        check_at("/a/b", r#"{"a":[{"b":1}]}"#, ONLY_DENY);
+        check_at("/a/01", r#"{"a":[0,1]}"#, ONLY_DENY);
     }
 }

@@ -22,14 +22,23 @@
 mod compile;
 mod condition;
 mod decision;
+mod explain;
 mod index;
+mod lint;
 mod literal;
 mod number;
 mod pattern;
 mod rule;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod trial;
 mod who;
 
 pub use decision::{Allowed, Approvers, Decision, Denied, Held, Hold, Signal, Why};
+pub use explain::{Explanation, Line};
+pub use lint::lint;
 
 use crate::identity::Principal;
 use crate::jsonrpc::Node;
@@ -86,7 +95,7 @@ impl Policy {
                 (Fit::Matches, Effect::Hold(_)) => matched.holds.push(rule),
                 (Fit::Matches, Effect::Allow { .. }) => matched.allows.push(rule),
                 (Fit::LacksScopes, Effect::Hold(_) | Effect::Allow { .. }) => {
-                    matched.lacking.push(rule)
+                    matched.lacking.push(rule);
                 }
                 _ => {}
             }

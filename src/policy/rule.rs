@@ -120,7 +120,7 @@ impl Rule {
         match finding {
             Finding::Holds => true,
             Finding::Fails(_) => false,
-            Finding::WrongType(_) => !self.is_allow(),
+            Finding::WrongType(_) | Finding::Astray => !self.is_allow(),
             Finding::Absent => !self.is_allow() && condition.or_absent,
         }
     }

@@ -1,5 +1,7 @@
 //! From the rules as written to rules that can be asked, or everything that is wrong with them at once.
 
+#[cfg(test)]
+mod tests;
 mod when;
 
 use super::Policy;
