@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A compiled regular expression may take this much. It also bounds what matching costs per character.
-const REGEX_BYTES_MAX: usize = 1 << 20;
+const REGEX_BYTES_MAX: usize = 2 << 20;
 
 impl Policy {
     /// Compiles the rules. Fails with every problem in them, each with its path from the root of the file.
