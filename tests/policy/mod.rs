@@ -1,6 +1,7 @@
 //! What a policy promises, seen from outside: laws over generated policies, and named attacks.
 
 mod attacks;
+mod docs;
 mod laws;
 mod model;
 
