@@ -9,7 +9,11 @@ pub mod clock;
 pub mod config;
 /// Names for requests, grants and keys.
 pub mod id;
+/// Who asks.
+pub mod identity;
 /// Strict, bounded reading of one JSON-RPC message.
 pub mod jsonrpc;
+/// Rules, and the decision they give on one call.
+pub mod policy;
 /// Values that must not be shown.
 pub mod secret;

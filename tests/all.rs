@@ -1,1 +1,3 @@
+//! Every integration test, in one binary: it links once.
 
+mod policy;
