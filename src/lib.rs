@@ -5,6 +5,8 @@
 
 /// Who asked for what, what was decided, how it ended.
 pub mod audit;
+/// The commands of the program.
+pub mod cli;
 /// Now, passed in.
 pub mod clock;
 /// `gateway.yaml`, as written.

@@ -115,7 +115,9 @@ impl Directory {
     /// The name for a segment that begins now: after all that are there, whatever the clock says.
     pub(super) fn next_name(&self, now_ms: i64, boot: &str) -> Result<String, Error> {
         let newest = self.segments()?.pop();
-        let after = newest.and_then(|name| began_ms(&name)).map_or(0, |ms| ms + 1);
+        let after = newest
+            .and_then(|name| began_ms(&name))
+            .map_or(0, |ms| ms + 1);
         Ok(segment_name(now_ms.max(after), boot))
     }
 
@@ -126,7 +128,12 @@ impl Directory {
         for name in self.segments()? {
             let (opening, end) = self.look_at(&name)?;
             let links = opening.map(|opening| opening.previous).unwrap_or_default();
-            tied.extend(links.into_iter().filter(|l| !l.live).map(|l| (l.file, l.seq)));
+            tied.extend(
+                links
+                    .into_iter()
+                    .filter(|l| !l.live)
+                    .map(|l| (l.file, l.seq)),
+            );
             // An empty file is what is left when the disk was full at the moment it was begun.
             ends.extend(end.filter(|end| end.seq > 0 || end.torn.is_some()));
         }
@@ -134,6 +141,11 @@ impl Directory {
         ends.reverse();
         ends.truncate(LINKS_MAX);
         Ok(ends)
+    }
+
+    /// The first record of a segment; `None` when it is not one, or the segment is gone.
+    pub(super) fn opening(&self, name: &str) -> Result<Option<Opening>, Error> {
+        Ok(self.look_at(name)?.0)
     }
 
     fn look_at(&self, name: &str) -> Result<(Option<Opening>, Option<Link>), Error> {
@@ -238,6 +250,10 @@ fn is_boot_id(boot: &str) -> bool {
     !boot.is_empty() && boot.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// The event of the first record of a process.
+pub(super) const START: &str = "start";
+/// The event of the first record of a segment that goes on where a full one ended.
+pub(super) const ROTATED: &str = "rotated";
 const NAME_TIME: &str = "%Y%m%dT%H%M%S%.3fZ";
 /// Ends a first record names at most, so that its line keeps within 16 KiB; more than two or three are unheard of.
 pub(super) const LINKS_MAX: usize = 40;

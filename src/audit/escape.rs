@@ -91,9 +91,6 @@ mod tests {
 
     #[test]
     fn a_terminal_is_told_nothing() {
-        assert_eq!(
-            escaped("a\u{1b}[2J\u{202e}\n"),
-            r"a\u001b[2J\u202e\u000a"
-        );
+        assert_eq!(escaped("a\u{1b}[2J\u{202e}\n"), r"a\u001b[2J\u202e\u000a");
     }
 }

@@ -2,24 +2,28 @@
 //!
 //! Callers describe what happened as an [`Event`] and wait until it is in the file; that a call goes on only then is theirs to keep.
 //! One thread owns the file. While it waits for the disk others queue up, and one write and one sync serve them all.
-//! Every line holds the hash of the line before it, so that an edit shows; the hash is not a signature,
+//! Every line holds the hash of the line before it, so that an edit shows ([`verify`]); the hash is not a signature,
 //! and checkpoints that are signed are a later step which adds a record kind and changes nothing here.
 //! When the log cannot be written it says so at once and for as long as that lasts ([`Unavailable`]), and mends itself.
 //!
 //! No argument of a call and no token is ever handed to this module: there is no field to put one in.
 
-mod event;
-mod escape;
 mod chain;
 mod directory;
-mod segment;
+mod escape;
+mod event;
 mod queue;
+mod read;
+mod segment;
+mod verify;
 mod writer;
 
 pub use chain::sha256;
 pub use directory::Directory;
 pub use escape::escaped;
 pub use event::{Decision, Event, Kind, Subject, Who};
+pub use read::{Follow, of_request};
+pub use verify::{Fault, Report, verify};
 
 use crate::clock::Clock;
 use crate::config::Sync;
@@ -77,7 +81,11 @@ pub enum Error {
 impl Error {
     fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_owned();
-        move |source| Error::Io { doing, path, source }
+        move |source| Error::Io {
+            doing,
+            path,
+            source,
+        }
     }
 }
 

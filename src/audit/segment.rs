@@ -68,9 +68,7 @@ impl Segment {
     pub(super) fn sync(&self) -> Result<(), Error> {
         #[cfg(test)]
         self.faults.sync().map_err(Error::io("sync", &self.path))?;
-        self.file
-            .sync_data()
-            .map_err(Error::io("sync", &self.path))
+        self.file.sync_data().map_err(Error::io("sync", &self.path))
     }
 
     /// Whether its name still leads to the file we hold, and nobody else has written to it or cut it.

@@ -5,7 +5,7 @@
 //! that gets through says how long the log was silent and what it cost.
 
 use super::chain::{self, Head, Stamp};
-use super::directory::{Directory, Link};
+use super::directory::{Directory, Link, ROTATED, START};
 use super::event::Members;
 use super::queue::{Entry, Queue};
 use super::segment::Segment;
@@ -154,12 +154,22 @@ impl Writer {
         let mut line = Members::default();
         line.word("event", Some("recovered"));
         if let Some(outage) = &self.outage {
-            let silent_ms = self.queue.now().mono_ms.saturating_sub(outage.since.mono_ms);
+            let silent_ms = self
+                .queue
+                .now()
+                .mono_ms
+                .saturating_sub(outage.since.mono_ms);
             line.number("silent_ms", Some(silent_ms));
-            line.number("refused", Some(self.queue.refused() - outage.refused_before));
+            line.number(
+                "refused",
+                Some(self.queue.refused() - outage.refused_before),
+            );
         }
         line.number("dropped", Some(dropped));
-        line.text("detail", self.outage.as_ref().map(|outage| outage.cause.as_str()));
+        line.text(
+            "detail",
+            self.outage.as_ref().map(|outage| outage.cause.as_str()),
+        );
         Some(line.finish())
     }
 
@@ -208,8 +218,8 @@ fn begin(
     directory.create()?;
     let _lock = directory.lock()?;
     let (event, links, seq) = match last {
-        Some(link) => ("rotated", vec![link.clone()], link.seq),
-        None => ("start", directory.loose_ends()?, 0),
+        Some(link) => (ROTATED, vec![link.clone()], link.seq),
+        None => (START, directory.loose_ends()?, 0),
     };
     let mut head = Head {
         seq,
@@ -238,14 +248,19 @@ fn opening(event: &str, links: &[Link]) -> Vec<u8> {
     let mut line = Members::default();
     line.word("event", Some(event));
     line.word("version", Some(env!("CARGO_PKG_VERSION")));
-    line.json("previous", &serde_json::to_vec(links).expect("links are plain data"));
+    line.json(
+        "previous",
+        &serde_json::to_vec(links).expect("links are plain data"),
+    );
     line.finish()
 }
 
 fn torn_note(link: &Link) -> Option<String> {
     let bytes = link.torn.as_ref()?.bytes;
     let (file, seq) = (&link.file, link.seq);
-    Some(format!("{file}: {bytes} bytes after record {seq} are no record: a write was cut short"))
+    Some(format!(
+        "{file}: {bytes} bytes after record {seq} are no record: a write was cut short"
+    ))
 }
 
 /// However the thread ends, nobody is left waiting for it.
