@@ -4,8 +4,9 @@
 //! segments were begun, also when the clock was set back between them. The first record of a segment names the last
 //! record of those before it ([`Link`]), so that none can lose its end, or go, unnoticed.
 
+use super::Error;
 use super::chain::{self, Hash, Head};
-use super::{Error, segment};
+use super::segment::LINE_MAX;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -20,7 +21,7 @@ use std::time::Duration;
 pub struct Directory {
     pub(super) path: PathBuf,
     #[cfg(test)]
-    pub(super) faults: std::sync::Arc<segment::Faults>,
+    pub(super) faults: std::sync::Arc<super::segment::Faults>,
 }
 
 /// What the first record of a segment says of one before it.
@@ -126,16 +127,10 @@ impl Directory {
         let mut ends = Vec::new();
         let mut tied = HashSet::new();
         for name in self.segments()? {
-            let (opening, end) = self.look_at(&name)?;
-            let links = opening.map(|opening| opening.previous).unwrap_or_default();
-            tied.extend(
-                links
-                    .into_iter()
-                    .filter(|l| !l.live)
-                    .map(|l| (l.file, l.seq)),
-            );
-            // An empty file is what is left when the disk was full at the moment it was begun.
-            ends.extend(end.filter(|end| end.seq > 0 || end.torn.is_some()));
+            let opening = self.opening(&name)?;
+            let links = opening.into_iter().flat_map(|opening| opening.previous);
+            tied.extend(links.filter(|l| !l.live).map(|l| (l.file, l.seq)));
+            ends.extend(self.end(&name)?);
         }
         ends.retain(|end| !tied.contains(&(end.file.clone(), end.seq)));
         ends.reverse();
@@ -145,27 +140,44 @@ impl Directory {
 
     /// The first record of a segment; `None` when it is not one, or the segment is gone.
     pub(super) fn opening(&self, name: &str) -> Result<Option<Opening>, Error> {
-        Ok(self.look_at(name)?.0)
+        let path = self.path.join(name);
+        let Some(file) = self.look_at(name)? else {
+            return Ok(None);
+        };
+        let mut line = Vec::new();
+        BufReader::new(file.take(LINE_MAX as u64))
+            .read_until(b'\n', &mut line)
+            .map_err(Error::io("read", &path))?;
+        Ok(serde_json::from_slice(&line).ok())
     }
 
-    fn look_at(&self, name: &str) -> Result<(Option<Opening>, Option<Link>), Error> {
+    /// Where a segment ends at the moment; `None` when there is nothing in it. Asked under the lock only: it tries
+    /// the lock by which a segment's writer shows that it lives, and a writer just begun must not find it taken.
+    fn end(&self, name: &str) -> Result<Option<Link>, Error> {
         let path = self.path.join(name);
-        let mut file = match File::open(&path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((None, None)),
-            opened => opened.map_err(Error::io("open", &path))?,
+        let Some(mut file) = self.look_at(name)? else {
+            return Ok(None);
         };
-        let opening = opening(&file).map_err(Error::io("read", &path))?;
         let live = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
         let (head, torn) = end(&mut file).map_err(Error::io("read", &path))?;
-        let link = Link {
+        // An empty file is what is left when the disk was full at the moment it was begun.
+        let is_empty = head.seq == 0 && torn.is_none();
+        Ok((!is_empty).then(|| Link {
             file: name.to_owned(),
             seq: head.seq,
             hash: head.hash,
             live,
             // What is half there now, its writer will finish.
             torn: torn.filter(|_| !live),
-        };
-        Ok((opening, Some(link)))
+        }))
+    }
+
+    fn look_at(&self, name: &str) -> Result<Option<File>, Error> {
+        let path = self.path.join(name);
+        match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some).map_err(Error::io("open", &path)),
+        }
     }
 
     /// Puts new names in the directory on the disk.
@@ -176,17 +188,10 @@ impl Directory {
     }
 }
 
-/// The first record, when it is whole and is one.
-fn opening(file: &File) -> std::io::Result<Option<Opening>> {
-    let mut line = Vec::new();
-    BufReader::new(file.take(segment::LINE_MAX as u64)).read_until(b'\n', &mut line)?;
-    Ok(serde_json::from_slice(&line).ok())
-}
-
 /// The last whole record, and what follows it.
 fn end(file: &mut File) -> std::io::Result<(Head, Option<Torn>)> {
     let len = file.seek(SeekFrom::End(0))?;
-    let mut window = 4 * segment::LINE_MAX as u64;
+    let mut window = 4 * LINE_MAX as u64;
     loop {
         let start = len.saturating_sub(window);
         let mut text = Vec::new();

@@ -214,3 +214,6 @@ impl Drop for Open {
         self.close();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,7 +34,7 @@ impl Segment {
             .open(&path)
             .map_err(Error::io("create", &path))?;
         // Where locks are not supported our end is taken for final by a second process; that shows in `verify`, not here.
-        let _ = file.try_lock();
+        let _ = file.lock();
         Ok(Segment {
             name,
             path,
@@ -121,6 +121,8 @@ pub(super) struct Faults {
     /// Bytes that fit, plus one; 0 for no end.
     pub(super) room: std::sync::atomic::AtomicUsize,
     pub(super) is_sync_broken: std::sync::atomic::AtomicBool,
+    /// The writer does not survive the next sync.
+    pub(super) is_deadly: std::sync::atomic::AtomicBool,
     pub(super) is_cut_broken: std::sync::atomic::AtomicBool,
     pub(super) syncs: std::sync::atomic::AtomicUsize,
     pub(super) sync_ms: std::sync::atomic::AtomicU64,
@@ -138,6 +140,7 @@ impl Faults {
     fn sync(&self) -> io::Result<()> {
         use std::sync::atomic::Ordering::SeqCst;
         std::thread::sleep(std::time::Duration::from_millis(self.sync_ms.load(SeqCst)));
+        assert!(!self.is_deadly.load(SeqCst), "a bug in the writer");
         if self.is_sync_broken.load(SeqCst) {
             return Err(io::Error::other("input/output error"));
         }
