@@ -1,3 +1,9 @@
-//! Every integration test, in one binary: it links once.
+//! The one integration-test binary, its modules in reading order: the harness, then the tests as a call walks.
 
+mod support;
+
+/// The data path.
+mod proxy {
+    mod real_clients;
+}
 mod policy;
