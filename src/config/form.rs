@@ -29,7 +29,7 @@ impl Form {
         if let Some(name) = schema::reference(part)
             && let Some(unit) = Unit::named(name)
         {
-            return self.unit(node, unit, path);
+            return self.unit(node, &unit, path);
         }
         let part = schema::follow(part);
         if let Some(branches) = part.get("oneOf").and_then(Json::as_array) {
@@ -97,7 +97,7 @@ impl Form {
             .filter_map(|branch| branch.get("const")?.as_str())
             .peekable();
         if words.peek().is_some() {
-            return self.word(node, words.collect(), path);
+            return self.word(node, &words.collect::<Vec<_>>(), path);
         }
         let is_text = |branch: &Json| branch.get("type").is_some_and(|kind| kind == "string");
         let takes_text = branches.iter().any(is_text);
@@ -116,7 +116,7 @@ impl Form {
         }
     }
 
-    fn word(&mut self, node: &Node, words: Vec<&str>, path: &Path) {
+    fn word(&mut self, node: &Node, words: &[&str], path: &Path) {
         let Value::String(word) = &node.value else {
             let words = listed(words.iter().copied());
             return self.wrong_type(&format!("one of {words}"), &node.value, path);
@@ -192,7 +192,7 @@ impl Form {
         }
     }
 
-    fn unit(&mut self, node: &Node, unit: Unit, path: &Path) {
+    fn unit(&mut self, node: &Node, unit: &Unit, path: &Path) {
         let text = match &node.value {
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),

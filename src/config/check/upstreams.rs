@@ -181,10 +181,10 @@ fn tls(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut Vec<Probl
     let path = path.key("tls");
     match (&tls.cert, &tls.key) {
         (Some(_), None) => {
-            problems.push(Problem::new(path.key("cert"), "`cert` needs its `key`").at_key())
+            problems.push(Problem::new(path.key("cert"), "`cert` needs its `key`").at_key());
         }
         (None, Some(_)) => {
-            problems.push(Problem::new(path.key("key"), "`key` needs its `cert`").at_key())
+            problems.push(Problem::new(path.key("key"), "`key` needs its `cert`").at_key());
         }
         _ => {}
     }
