@@ -3,10 +3,10 @@
 //! Walks tree and schema side by side. It knows the part of JSON Schema that our own structs produce, and no more: a
 //! keyword it does not know is not checked here, and serde, which builds the structs afterwards, still says so.
 
-use super::locate::names_secret;
 use super::nearest::{did_you_mean, nearest};
 use super::problem::{Malformed, Path, Problem, Segment};
 use super::schema;
+use super::sensitive::{holds_secret, names_secret};
 use super::tree::{Entry, Node, Value};
 use super::units::{ByteSize, Period};
 use serde_json::{Map, Value as Json};
@@ -291,7 +291,9 @@ fn described(found: &Value) -> String {
         Value::Null => "nothing".to_owned(),
         Value::Bool(is) => format!("`{is}`"),
         Value::Number(number) => format!("the number `{number}`"),
-        Value::String(text) if text.chars().count() <= 40 => format!("the text `{text}`"),
+        Value::String(text) if text.chars().count() <= 40 && !holds_secret(text) => {
+            format!("the text `{text}`")
+        }
         Value::String(_) => "a text".to_owned(),
         Value::List(_) => "a list".to_owned(),
         Value::Map(_) => "a mapping".to_owned(),

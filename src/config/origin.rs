@@ -4,6 +4,7 @@
 //! spell it the one way the URL standard does; the hint says how.
 
 use super::problem::Malformed;
+use super::sensitive::has_userinfo;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -76,7 +77,7 @@ impl FromStr for Origin {
         let Some(host) = url.host() else {
             return Err(no_origin(text));
         };
-        if !url.username().is_empty() || url.password().is_some() {
+        if has_userinfo(&url) {
             let message = "a URL with a user name or password in it";
             return Err(Malformed::new(message, "leave them out"));
         }
