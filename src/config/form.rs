@@ -3,10 +3,10 @@
 //! Walks tree and schema side by side. It knows the part of JSON Schema that our own structs produce, and no more: a
 //! keyword it does not know is not checked here, and serde, which builds the structs afterwards, still says so.
 
-use super::locate::names_secret;
 use super::nearest::{did_you_mean, nearest};
 use super::problem::{Malformed, Path, Problem, Segment};
 use super::schema;
+use super::sensitive::{holds_secret, names_secret};
 use super::tree::{Entry, Node, Value};
 use super::units::{ByteSize, Period};
 use serde_json::{Map, Value as Json};
@@ -29,7 +29,7 @@ impl Form {
         if let Some(name) = schema::reference(part)
             && let Some(unit) = Unit::named(name)
         {
-            return self.unit(node, unit, path);
+            return self.unit(node, &unit, path);
         }
         let part = schema::follow(part);
         if let Some(branches) = part.get("oneOf").and_then(Json::as_array) {
@@ -97,7 +97,7 @@ impl Form {
             .filter_map(|branch| branch.get("const")?.as_str())
             .peekable();
         if words.peek().is_some() {
-            return self.word(node, words.collect(), path);
+            return self.word(node, &words.collect::<Vec<_>>(), path);
         }
         let is_text = |branch: &Json| branch.get("type").is_some_and(|kind| kind == "string");
         let takes_text = branches.iter().any(is_text);
@@ -116,7 +116,7 @@ impl Form {
         }
     }
 
-    fn word(&mut self, node: &Node, words: Vec<&str>, path: &Path) {
+    fn word(&mut self, node: &Node, words: &[&str], path: &Path) {
         let Value::String(word) = &node.value else {
             let words = listed(words.iter().copied());
             return self.wrong_type(&format!("one of {words}"), &node.value, path);
@@ -192,7 +192,7 @@ impl Form {
         }
     }
 
-    fn unit(&mut self, node: &Node, unit: Unit, path: &Path) {
+    fn unit(&mut self, node: &Node, unit: &Unit, path: &Path) {
         let text = match &node.value {
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
@@ -291,7 +291,9 @@ fn described(found: &Value) -> String {
         Value::Null => "nothing".to_owned(),
         Value::Bool(is) => format!("`{is}`"),
         Value::Number(number) => format!("the number `{number}`"),
-        Value::String(text) if text.chars().count() <= 40 => format!("the text `{text}`"),
+        Value::String(text) if text.chars().count() <= 40 && !holds_secret(text) => {
+            format!("the text `{text}`")
+        }
         Value::String(_) => "a text".to_owned(),
         Value::List(_) => "a list".to_owned(),
         Value::Map(_) => "a mapping".to_owned(),

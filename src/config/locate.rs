@@ -4,6 +4,7 @@
 //! not printable is printed.
 
 use super::problem::{Location, Part, Path, Problem, Problems, Segment};
+use super::sensitive;
 use super::tree::{Entry, Node, Value};
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl Source {
     /// With its tree.
     pub(super) fn with_root(self, root: Node) -> Self {
         let mut secrets = Vec::new();
-        collect_secrets(&root, false, &mut secrets);
+        sensitive::collect(&root, false, &mut secrets);
         Source {
             root: Some(root),
             secrets,
@@ -141,7 +142,7 @@ impl Source {
         let mut secrets: Vec<_> = self.secrets.iter().filter(is_here).cloned().collect();
         if self.root.is_none() {
             secrets.extend(
-                guess_secret(line)
+                sensitive::guess(line)
                     .map(|span| span.start.saturating_add(begin)..span.end.saturating_add(begin)),
             );
         }
@@ -199,59 +200,6 @@ fn snippet(location: &Location, line: &str, marked: usize) -> Option<String> {
         " ".repeat(indent),
         "^".repeat(carets)
     ))
-}
-
-// === Secrets ===
-
-/// Spans of every scalar under a key that names a secret. `env` and `file` only say where one stands.
-fn collect_secrets(node: &Node, is_secret: bool, found: &mut Vec<Range<usize>>) {
-    match &node.value {
-        Value::Map(entries) => {
-            for entry in entries {
-                let is_secret = match entry.key.as_str() {
-                    "env" | "file" => false,
-                    key => is_secret || names_secret(key),
-                };
-                collect_secrets(&entry.value, is_secret, found);
-            }
-        }
-        Value::List(elements) => {
-            for element in elements {
-                collect_secrets(element, is_secret, found);
-            }
-        }
-        _ if is_secret => found.push(node.span.clone()),
-        _ => {}
-    }
-}
-
-/// Where the file is not readable as YAML: all that follows a key that names a secret.
-fn guess_secret(line: &str) -> Option<Range<usize>> {
-    let (at, _) = line.match_indices(':').find(|(at, _)| {
-        let before = line.get(..*at).unwrap_or_default();
-        let word = before.rsplit(['{', ',', ' ']).next().unwrap_or_default();
-        names_secret(word.trim_matches(['"', '\'']))
-    })?;
-    let start = at.saturating_add(1);
-    Some(start..line.len())
-}
-
-/// Whether a value under this name is likely to be a credential. Said of header names and of keys of the file.
-pub(super) fn names_secret(name: &str) -> bool {
-    const WORDS: [&str; 8] = [
-        "authorization",
-        "auth",
-        "cookie",
-        "token",
-        "secret",
-        "password",
-        "apikey",
-        "password_hash",
-    ];
-    let name = name.to_ascii_lowercase();
-    // Not `key` alone: in this file that is the path of one.
-    let last = name.rsplit('-').next().unwrap_or_default();
-    WORDS.contains(&name.as_str()) || WORDS.contains(&last) || name.ends_with("-key")
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod origin;
 mod problem;
 mod reference;
 mod schema;
+mod sensitive;
 mod tree;
 mod units;
 mod value;

@@ -4,8 +4,9 @@
 //! spell it the one way the URL standard does; the hint says how.
 
 use super::problem::Malformed;
+use super::sensitive::has_userinfo;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use url::{Host, Url};
 
@@ -27,6 +28,19 @@ pub struct Network {
 // === impl Origin ===
 
 impl Origin {
+    /// Plain `http` at an address: what a gateway without `public_url` is reached by.
+    pub fn at(address: SocketAddr) -> Self {
+        let text = match address.port() {
+            80 => format!("http://{}", host(address.ip())),
+            port => format!("http://{}:{port}", host(address.ip())),
+        };
+        Origin {
+            text,
+            scheme_len: "http".len(),
+            is_loopback: address.ip().is_loopback(),
+        }
+    }
+
     /// As a text, without a slash at the end.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -63,7 +77,7 @@ impl FromStr for Origin {
         let Some(host) = url.host() else {
             return Err(no_origin(text));
         };
-        if !url.username().is_empty() || url.password().is_some() {
+        if has_userinfo(&url) {
             let message = "a URL with a user name or password in it";
             return Err(Malformed::new(message, "leave them out"));
         }
@@ -90,6 +104,13 @@ impl FromStr for Origin {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+fn host(address: IpAddr) -> Host<&'static str> {
+    match address {
+        IpAddr::V4(address) => Host::Ipv4(address),
+        IpAddr::V6(address) => Host::Ipv6(address),
     }
 }
 
@@ -220,6 +241,18 @@ mod tests {
                 "{text}"
             );
             assert_eq!(origin.as_str(), text.trim_end_matches('/'));
+        }
+    }
+
+    #[test]
+    fn the_origin_of_an_address_is_spelled_like_any_other() {
+        for (address, text) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("127.0.0.1:80", "http://127.0.0.1"),
+            ("[::1]:8080", "http://[::1]:8080"),
+        ] {
+            let origin = Origin::at(address.parse().unwrap());
+            assert_eq!(Ok(origin), text.parse());
         }
     }
 

@@ -1,8 +1,8 @@
 //! Where calls go, what is sent with them, and whether it can be read on the way.
 
-use crate::config::locate::names_secret;
 use crate::config::origin::is_loopback;
 use crate::config::problem::{Path, Problem};
+use crate::config::sensitive::{has_userinfo, holds_secret, names_secret, secret_parameter};
 use crate::config::{Config, HttpUpstream, Text, Upstream};
 use http::{HeaderName, HeaderValue};
 use std::collections::BTreeSet;
@@ -80,43 +80,28 @@ fn http(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
 /// The URL, or what is wrong with it. It is not repeated where it may hold a credential.
 fn endpoint(text: &str) -> Result<Url, (String, &'static str)> {
     const EXAMPLE: &str = "write it as `https://mcp.example.com/mcp`";
-    let is_written_out = text.starts_with("http://") || text.starts_with("https://");
-    let url = Url::parse(text)
-        .ok()
-        .filter(|url| url.has_host() && is_written_out);
-    let Some(url) = url else {
-        let shown = if text.contains(['@', '?']) {
-            "this"
-        } else {
-            &format!("`{text}`")
-        };
-        return Err((
-            format!("{shown} is no `http://` or `https://` URL"),
-            EXAMPLE,
-        ));
-    };
-    if !url.username().is_empty() || url.password().is_some() {
-        const HEADER: &str = "send it as a header: `headers: { Authorization: { env: NAME } }`";
+    const HEADER: &str = "send it as a header: `headers: { Authorization: { env: NAME } }`";
+    let url = Url::parse(text).ok().filter(Url::has_host);
+    if url.as_ref().is_some_and(has_userinfo) {
         return Err((
             "a URL with a user name or password in it".to_owned(),
             HEADER,
         ));
     }
-    if let Some((key, _)) = url
-        .query_pairs()
-        .find(|(key, _)| names_secret(&key.replace('_', "-")))
-    {
-        const HEADER: &str = "send it as a header, which does not end up in logs: `headers: { … }`";
-        return Err((
-            format!("a URL with what looks like a credential in it: `{key}`"),
-            HEADER,
-        ));
+    if let Some(name) = url.as_ref().and_then(secret_parameter) {
+        let message = format!("a URL with what looks like a credential in it: `{name}`");
+        return Err((message, HEADER));
     }
-    if url.fragment().is_some() {
+    let is_written_out = text.starts_with("http://") || text.starts_with("https://");
+    let Some(url) = url.filter(|_| is_written_out) else {
         return Err((
-            format!("`{text}` ends with a fragment, which no server sees"),
-            "leave out `#` and what follows",
+            format!("`{text}` is no `http://` or `https://` URL"),
+            EXAMPLE,
         ));
+    };
+    if url.fragment().is_some() {
+        let message = format!("`{text}` ends with a fragment, which no server sees");
+        return Err((message, "leave out `#` and what follows"));
     }
     if text.contains(char::is_whitespace) || text.contains('\\') {
         return Err((format!("`{text}` is no URL as it is sent"), EXAMPLE));
@@ -156,11 +141,7 @@ fn headers(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
 fn literal(name: &str, text: &str, path: &Path) -> Option<Problem> {
     const ELSEWHERE: &str =
         "write `{ env: NAME }` or `{ file: path }`: this file is copied and shown";
-    let scheme = text.split(' ').next().unwrap_or_default();
-    let is_credential = ["bearer", "basic"]
-        .iter()
-        .any(|word| scheme.eq_ignore_ascii_case(word));
-    if names_secret(&name.replace('_', "-")) || is_credential {
+    if names_secret(name) || holds_secret(text) {
         let message = format!("the value of `{name}` looks like a credential");
         return Some(Problem::new(path, message).hint(ELSEWHERE));
     }
@@ -181,10 +162,10 @@ fn tls(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut Vec<Probl
     let path = path.key("tls");
     match (&tls.cert, &tls.key) {
         (Some(_), None) => {
-            problems.push(Problem::new(path.key("cert"), "`cert` needs its `key`").at_key())
+            problems.push(Problem::new(path.key("cert"), "`cert` needs its `key`").at_key());
         }
         (None, Some(_)) => {
-            problems.push(Problem::new(path.key("key"), "`key` needs its `cert`").at_key())
+            problems.push(Problem::new(path.key("key"), "`key` needs its `cert`").at_key());
         }
         _ => {}
     }
