@@ -61,3 +61,9 @@ pub(super) fn is_open_to_others(metadata: &Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt;
     metadata.permissions().mode() & 0o077 != 0
 }
+
+/// Whether anyone on this machine may change it.
+pub(super) fn is_writable_by_all(metadata: &Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    metadata.permissions().mode() & 0o002 != 0
+}

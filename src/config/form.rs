@@ -3,10 +3,10 @@
 //! Walks tree and schema side by side. It knows the part of JSON Schema that our own structs produce, and no more: a
 //! keyword it does not know is not checked here, and serde, which builds the structs afterwards, still says so.
 
-use super::locate::names_secret;
-use super::nearest::did_you_mean;
+use super::nearest::{did_you_mean, nearest};
 use super::problem::{Malformed, Path, Problem, Segment};
 use super::schema;
+use super::sensitive::{holds_secret, names_secret};
 use super::tree::{Entry, Node, Value};
 use super::units::{ByteSize, Period};
 use serde_json::{Map, Value as Json};
@@ -24,18 +24,12 @@ struct Form {
     problems: Vec<Problem>,
 }
 
-/// As in `tree`: nobody reads on after this many.
-const PROBLEMS_MAX: usize = 100;
-
 impl Form {
     fn value(&mut self, node: &Node, part: &'static Json, path: &Path) {
-        if self.problems.len() >= PROBLEMS_MAX {
-            return;
-        }
         if let Some(name) = schema::reference(part)
             && let Some(unit) = Unit::named(name)
         {
-            return self.unit(node, unit, path);
+            return self.unit(node, &unit, path);
         }
         let part = schema::follow(part);
         if let Some(branches) = part.get("oneOf").and_then(Json::as_array) {
@@ -56,22 +50,18 @@ impl Form {
 
     fn object(&mut self, entries: &[Entry], part: &'static Json, path: &Path) {
         let properties = part.get("properties").and_then(Json::as_object);
-        let known = || {
-            properties
-                .into_iter()
-                .flat_map(Map::keys)
-                .map(String::as_str)
-        };
+        let mut meant = Vec::new();
         for entry in entries {
             let inner = path.key(&entry.key);
             if let Some(property) = properties.and_then(|all| all.get(&entry.key)) {
                 self.value(&entry.value, property, &inner);
             } else if let Some(Json::Bool(false)) = part.get("additionalProperties") {
-                let message = format!("unknown key `{}`", entry.key);
-                let hint = did_you_mean(&entry.key, known())
-                    .unwrap_or_else(|| format!("known here: {}", listed(known())));
-                self.problems
-                    .push(Problem::new(inner, message).at_key().hint(hint));
+                let known = properties.into_iter().flat_map(Map::keys);
+                meant.extend(self.unknown_key(
+                    inner,
+                    &entry.key,
+                    known.map(String::as_str).collect(),
+                ));
             } else if let Some(property) = part.get("additionalProperties") {
                 self.value(&entry.value, property, &inner);
             }
@@ -83,7 +73,8 @@ impl Form {
             .flatten()
         {
             let name = name.as_str().unwrap_or_default();
-            if !entries.iter().any(|entry| entry.key == name) {
+            // A key that was only mistyped is not missing besides.
+            if !meant.contains(&name) && !entries.iter().any(|entry| entry.key == name) {
                 self.missing(name, path);
             }
         }
@@ -106,7 +97,7 @@ impl Form {
             .filter_map(|branch| branch.get("const")?.as_str())
             .peekable();
         if words.peek().is_some() {
-            return self.word(node, words.collect(), path);
+            return self.word(node, &words.collect::<Vec<_>>(), path);
         }
         let is_text = |branch: &Json| branch.get("type").is_some_and(|kind| kind == "string");
         let takes_text = branches.iter().any(is_text);
@@ -125,7 +116,7 @@ impl Form {
         }
     }
 
-    fn word(&mut self, node: &Node, words: Vec<&str>, path: &Path) {
+    fn word(&mut self, node: &Node, words: &[&str], path: &Path) {
         let Value::String(word) = &node.value else {
             let words = listed(words.iter().copied());
             return self.wrong_type(&format!("one of {words}"), &node.value, path);
@@ -144,11 +135,8 @@ impl Form {
         for entry in entries {
             let inner = path.key(&entry.key);
             let Some((_, part)) = tags(branches).find(|(tag, _)| *tag == entry.key) else {
-                let message = format!("unknown key `{}`", entry.key);
-                let hint = did_you_mean(&entry.key, tags(branches).map(|(tag, _)| tag))
-                    .unwrap_or_else(|| format!("known here: {}", names()));
-                self.problems
-                    .push(Problem::new(inner, message).at_key().hint(hint));
+                let known = tags(branches).map(|(tag, _)| tag).collect();
+                self.unknown_key(inner, &entry.key, known);
                 continue;
             };
             n_known = n_known.saturating_add(1);
@@ -166,6 +154,18 @@ impl Form {
             let hint = format!("exactly one of: {}", names());
             self.problems.push(Problem::new(path, message).hint(hint));
         }
+    }
+
+    /// Returns the key that was probably meant.
+    fn unknown_key<'a>(&mut self, path: Path, key: &str, known: Vec<&'a str>) -> Option<&'a str> {
+        let meant = nearest(key, known.iter().copied());
+        let hint = match meant {
+            Some(name) => format!("did you mean `{name}`?"),
+            None => format!("known here: {}", listed(known.into_iter())),
+        };
+        let problem = Problem::new(path, format!("unknown key `{key}`"));
+        self.problems.push(problem.at_key().hint(hint));
+        meant
     }
 
     fn number(&mut self, number: &serde_json::Number, part: &Json, path: &Path) {
@@ -192,7 +192,7 @@ impl Form {
         }
     }
 
-    fn unit(&mut self, node: &Node, unit: Unit, path: &Path) {
+    fn unit(&mut self, node: &Node, unit: &Unit, path: &Path) {
         let text = match &node.value {
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
@@ -229,11 +229,11 @@ impl Form {
         let problem = match found {
             Value::Null => {
                 Problem::new(path, format!("nothing is written here, expected {wanted}"))
-                    .hint("Write a value, or remove the key.")
+                    .hint("write a value, or remove the key")
             }
             Value::Number(_) | Value::Bool(_) if wanted == "a text" => {
                 Problem::new(path, format!("expected {wanted}, found {described}"))
-                    .hint("Put it in quotes.")
+                    .hint("put it in quotes")
             }
             _ => Problem::new(path, format!("expected {wanted}, found {described}")),
         };
@@ -291,7 +291,9 @@ fn described(found: &Value) -> String {
         Value::Null => "nothing".to_owned(),
         Value::Bool(is) => format!("`{is}`"),
         Value::Number(number) => format!("the number `{number}`"),
-        Value::String(text) if text.chars().count() <= 40 => format!("the text `{text}`"),
+        Value::String(text) if text.chars().count() <= 40 && !holds_secret(text) => {
+            format!("the text `{text}`")
+        }
         Value::String(_) => "a text".to_owned(),
         Value::List(_) => "a list".to_owned(),
         Value::Map(_) => "a mapping".to_owned(),

@@ -4,6 +4,7 @@
 //! not printable is printed.
 
 use super::problem::{Location, Part, Path, Problem, Problems, Segment};
+use super::sensitive;
 use super::tree::{Entry, Node, Value};
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ pub(super) struct Source {
     file: Arc<str>,
     text: Arc<str>,
     root: Option<Node>,
+    /// Where secrets stand, in order.
+    secrets: Vec<Range<usize>>,
 }
 
 /// Columns of a line that a snippet shows.
@@ -26,13 +29,17 @@ impl Source {
             file,
             text,
             root: None,
+            secrets: Vec::new(),
         }
     }
 
     /// With its tree.
     pub(super) fn with_root(self, root: Node) -> Self {
+        let mut secrets = Vec::new();
+        sensitive::collect(&root, false, &mut secrets);
         Source {
             root: Some(root),
+            secrets,
             ..self
         }
     }
@@ -44,8 +51,7 @@ impl Source {
 
     /// The same problems with their places, in the order of the file.
     pub(super) fn locate_all(&self, problems: Vec<Problem>) -> Problems {
-        let located = problems.into_iter().map(|problem| self.locate(problem));
-        Problems::new(located.collect())
+        Problems::located(problems, |problem| self.locate(problem))
     }
 
     /// The same problem with its place and its line.
@@ -55,7 +61,14 @@ impl Source {
         }
         match self.find(&problem.path, problem.part) {
             Some(span) => self.mark(problem, span),
-            None => problem,
+            None => Problem {
+                location: Some(Location {
+                    file: Arc::clone(&self.file),
+                    line: 0,
+                    column: 0,
+                }),
+                ..problem
+            },
         }
     }
 
@@ -71,7 +84,8 @@ impl Source {
 
     /// Where the value (or key) stands; for one that is not written, the nearest thing around it that is.
     fn find(&self, path: &Path, part: Part) -> Option<Range<usize>> {
-        let mut node = self.root.as_ref()?;
+        let root = self.root.as_ref()?;
+        let mut node = root;
         let mut key: Option<&Entry> = None;
         for segment in path.segments() {
             let next = match (segment, &node.value) {
@@ -84,6 +98,10 @@ impl Source {
                 (Segment::Index(_), _) => None,
             };
             let Some((value, entry)) = next else {
+                // A section that is missing altogether has no place but the file.
+                if std::ptr::eq(node, root) {
+                    return None;
+                }
                 return Some(whole(node, key, Part::Key));
             };
             node = value;
@@ -119,26 +137,24 @@ impl Source {
 
     /// The line, with each character of a secret replaced by `*`.
     fn blotted(&self, begin: usize, line: &str) -> String {
-        let mut secrets = Vec::new();
-        match &self.root {
-            Some(root) => collect_secrets(root, false, &mut secrets),
-            None => {
-                secrets.extend(guess_secret(line).map(|range| {
-                    range.start.saturating_add(begin)..range.end.saturating_add(begin)
-                }))
-            }
+        let end = begin.saturating_add(line.len());
+        let is_here = |span: &&Range<usize>| span.start < end && begin < span.end;
+        let mut secrets: Vec<_> = self.secrets.iter().filter(is_here).cloned().collect();
+        if self.root.is_none() {
+            secrets.extend(
+                sensitive::guess(line)
+                    .map(|span| span.start.saturating_add(begin)..span.end.saturating_add(begin)),
+            );
         }
-        line.char_indices()
-            .map(|(at, c)| {
-                let at = at.saturating_add(begin);
-                let is_secret = secrets.iter().any(|span| span.contains(&at));
-                match c {
-                    _ if is_secret => '*',
-                    c if c.is_control() => ' ',
-                    c => c,
-                }
-            })
-            .collect()
+        let blot = |(at, c): (usize, char)| {
+            let at = at.saturating_add(begin);
+            match c {
+                _ if secrets.iter().any(|span| span.contains(&at)) => '*',
+                c if c.is_control() => ' ',
+                c => c,
+            }
+        };
+        line.char_indices().map(blot).collect()
     }
 }
 
@@ -169,7 +185,10 @@ fn snippet(location: &Location, line: &str, marked: usize) -> Option<String> {
     } else {
         0
     };
-    let shown: String = line.chars().skip(skip).take(WIDTH_MAX).collect();
+    let mut shown: String = line.chars().skip(skip).take(WIDTH_MAX).collect();
+    if skip > 0 {
+        shown = format!("…{}", shown.chars().skip(1).collect::<String>());
+    }
     let n_shown = shown.chars().count();
     let indent = column.saturating_sub(skip);
     let carets = marked.clamp(1, n_shown.saturating_sub(indent).max(1));
@@ -181,59 +200,6 @@ fn snippet(location: &Location, line: &str, marked: usize) -> Option<String> {
         " ".repeat(indent),
         "^".repeat(carets)
     ))
-}
-
-// === Secrets ===
-
-/// Spans of every scalar under a key that names a secret. `env` and `file` only say where one stands.
-fn collect_secrets(node: &Node, is_secret: bool, found: &mut Vec<Range<usize>>) {
-    match &node.value {
-        Value::Map(entries) => {
-            for entry in entries {
-                let is_secret = match entry.key.as_str() {
-                    "env" | "file" => false,
-                    key => is_secret || names_secret(key),
-                };
-                collect_secrets(&entry.value, is_secret, found);
-            }
-        }
-        Value::List(elements) => {
-            for element in elements {
-                collect_secrets(element, is_secret, found);
-            }
-        }
-        _ if is_secret => found.push(node.span.clone()),
-        _ => {}
-    }
-}
-
-/// Where the file is not readable as YAML: all that follows a key that names a secret.
-fn guess_secret(line: &str) -> Option<Range<usize>> {
-    let (at, _) = line.match_indices(':').find(|(at, _)| {
-        let before = line.get(..*at).unwrap_or_default();
-        let word = before.rsplit(['{', ',', ' ']).next().unwrap_or_default();
-        names_secret(word.trim_matches(['"', '\'']))
-    })?;
-    let start = at.saturating_add(1);
-    Some(start..line.len())
-}
-
-/// Whether a value under this name is likely to be a credential. Said of header names and of keys of the file.
-pub(super) fn names_secret(name: &str) -> bool {
-    const WORDS: [&str; 8] = [
-        "authorization",
-        "auth",
-        "cookie",
-        "token",
-        "secret",
-        "password",
-        "apikey",
-        "password_hash",
-    ];
-    let name = name.to_ascii_lowercase();
-    // Not `key` alone: in this file that is the path of one.
-    let last = name.rsplit('-').next().unwrap_or_default();
-    WORDS.contains(&name.as_str()) || WORDS.contains(&last) || name.ends_with("-key")
 }
 
 #[cfg(test)]

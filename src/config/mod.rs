@@ -23,6 +23,7 @@ mod origin;
 mod problem;
 mod reference;
 mod schema;
+mod sensitive;
 mod tree;
 mod units;
 mod value;
@@ -190,7 +191,7 @@ pub struct UpstreamTls {
 }
 
 /// How long one upstream may take.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamTimeouts {
     /// To connect, TLS included.
@@ -402,7 +403,7 @@ pub enum Expect {
 }
 
 /// What a request may cost.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// A request's body.
@@ -430,7 +431,7 @@ impl Default for Limits {
 }
 
 /// How long each part of a request may take; an upstream's own times stand with the upstream.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
     /// To send the request's head, first byte to last.

@@ -4,8 +4,9 @@
 //! spell it the one way the URL standard does; the hint says how.
 
 use super::problem::Malformed;
+use super::sensitive::has_userinfo;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use url::{Host, Url};
 
@@ -27,6 +28,19 @@ pub struct Network {
 // === impl Origin ===
 
 impl Origin {
+    /// Plain `http` at an address: what a gateway without `public_url` is reached by.
+    pub fn at(address: SocketAddr) -> Self {
+        let text = match address.port() {
+            80 => format!("http://{}", host(address.ip())),
+            port => format!("http://{}:{port}", host(address.ip())),
+        };
+        Origin {
+            text,
+            scheme_len: "http".len(),
+            is_loopback: address.ip().is_loopback(),
+        }
+    }
+
     /// As a text, without a slash at the end.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -63,21 +77,21 @@ impl FromStr for Origin {
         let Some(host) = url.host() else {
             return Err(no_origin(text));
         };
-        if !url.username().is_empty() || url.password().is_some() {
+        if has_userinfo(&url) {
             let message = "a URL with a user name or password in it";
-            return Err(Malformed::new(message, "Leave them out."));
+            return Err(Malformed::new(message, "leave them out"));
         }
         let origin = spelled(&url);
         if url.query().is_some() || url.fragment().is_some() || !matches!(url.path(), "" | "/") {
             let message = format!("`{text}` has more than scheme, host and port");
             let hint = format!(
-                "Write `{origin}`: clients look for some paths at the root of the host, so a path prefix cannot work."
+                "write `{origin}`: clients look for some paths at the root of the host, so a path prefix cannot work"
             );
             return Err(Malformed::new(message, hint));
         }
         if text.strip_suffix('/').unwrap_or(text) != origin {
             let message = format!("`{text}` is not spelled as browsers do");
-            return Err(Malformed::new(message, format!("Write `{origin}`.")));
+            return Err(Malformed::new(message, format!("write `{origin}`")));
         }
         Ok(Origin {
             scheme_len: url.scheme().len(),
@@ -93,9 +107,16 @@ impl fmt::Display for Origin {
     }
 }
 
+fn host(address: IpAddr) -> Host<&'static str> {
+    match address {
+        IpAddr::V4(address) => Host::Ipv4(address),
+        IpAddr::V6(address) => Host::Ipv6(address),
+    }
+}
+
 fn no_origin(text: &str) -> Malformed {
     let message = format!("`{text}` is no web origin");
-    Malformed::new(message, "Write it as `https://mcp.example.com`.")
+    Malformed::new(message, "write it as `https://mcp.example.com`")
 }
 
 fn spelled(url: &Url) -> String {
@@ -163,7 +184,7 @@ impl FromStr for Network {
     fn from_str(text: &str) -> Result<Self, Malformed> {
         let malformed = || {
             let message = format!("`{text}` is no address or block of addresses");
-            Malformed::new(message, "Write it as `10.0.0.7` or `10.0.0.0/8`.")
+            Malformed::new(message, "write it as `10.0.0.7` or `10.0.0.0/8`")
         };
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
@@ -185,7 +206,7 @@ impl FromStr for Network {
         let first = network.first();
         if first != address {
             let message = format!("`{text}` begins in the middle of its block");
-            let hint = format!("Write `{first}/{prefix}`, or the address alone.");
+            let hint = format!("write `{first}/{prefix}`, or the address alone");
             return Err(Malformed::new(message, hint));
         }
         Ok(network)
@@ -224,51 +245,63 @@ mod tests {
     }
 
     #[test]
+    fn the_origin_of_an_address_is_spelled_like_any_other() {
+        for (address, text) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("127.0.0.1:80", "http://127.0.0.1"),
+            ("[::1]:8080", "http://[::1]:8080"),
+        ] {
+            let origin = Origin::at(address.parse().unwrap());
+            assert_eq!(Ok(origin), text.parse());
+        }
+    }
+
+    #[test]
     fn what_is_not_spelled_as_an_origin_is_refused_with_its_spelling() {
         for (text, expected) in [
             (
                 "https://MCP.example.com",
-                "`https://MCP.example.com` is not spelled as browsers do: Write `https://mcp.example.com`.",
+                "`https://MCP.example.com` is not spelled as browsers do: write `https://mcp.example.com`",
             ),
             (
                 "https://mcp.example.com:443",
-                "`https://mcp.example.com:443` is not spelled as browsers do: Write `https://mcp.example.com`.",
+                "`https://mcp.example.com:443` is not spelled as browsers do: write `https://mcp.example.com`",
             ),
             (
                 "https:mcp.example.com",
-                "`https:mcp.example.com` is not spelled as browsers do: Write `https://mcp.example.com`.",
+                "`https:mcp.example.com` is not spelled as browsers do: write `https://mcp.example.com`",
             ),
             (
                 "https://mcp.example.com//",
-                "`https://mcp.example.com//` has more than scheme, host and port: Write `https://mcp.example.com`: clients look for some paths at the root of the host, so a path prefix cannot work.",
+                "`https://mcp.example.com//` has more than scheme, host and port: write `https://mcp.example.com`: clients look for some paths at the root of the host, so a path prefix cannot work",
             ),
             (
                 "https://a.example/gw",
-                "`https://a.example/gw` has more than scheme, host and port: Write `https://a.example`: clients look for some paths at the root of the host, so a path prefix cannot work.",
+                "`https://a.example/gw` has more than scheme, host and port: write `https://a.example`: clients look for some paths at the root of the host, so a path prefix cannot work",
             ),
             (
                 "https://me:pass@a.example",
-                "a URL with a user name or password in it: Leave them out.",
+                "a URL with a user name or password in it: leave them out",
             ),
             (
                 "null",
-                "`null` is no web origin: Write it as `https://mcp.example.com`.",
+                "`null` is no web origin: write it as `https://mcp.example.com`",
             ),
             (
                 "*",
-                "`*` is no web origin: Write it as `https://mcp.example.com`.",
+                "`*` is no web origin: write it as `https://mcp.example.com`",
             ),
             (
                 "a.example",
-                "`a.example` is no web origin: Write it as `https://mcp.example.com`.",
+                "`a.example` is no web origin: write it as `https://mcp.example.com`",
             ),
             (
                 "data:x",
-                "`data:x` is no web origin: Write it as `https://mcp.example.com`.",
+                "`data:x` is no web origin: write it as `https://mcp.example.com`",
             ),
             (
                 "http://0x7f.1",
-                "`http://0x7f.1` is not spelled as browsers do: Write `http://127.0.0.1`.",
+                "`http://0x7f.1` is not spelled as browsers do: write `http://127.0.0.1`",
             ),
         ] {
             let Malformed { message, hint } = text.parse::<Origin>().expect_err(text);
@@ -315,6 +348,6 @@ mod tests {
         }
         let Malformed { message, hint } = "10.0.0.5/8".parse::<Network>().expect_err("host bits");
         assert_eq!(message, "`10.0.0.5/8` begins in the middle of its block");
-        assert_eq!(hint, "Write `10.0.0.0/8`, or the address alone.");
+        assert_eq!(hint, "write `10.0.0.0/8`, or the address alone");
     }
 }

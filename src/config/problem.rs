@@ -17,7 +17,7 @@ pub struct Problem {
     pub part: Part,
     /// What is wrong: lower case, no full stop, with the value it is about.
     pub message: String,
-    /// What to do: a sentence, printed after `hint: `.
+    /// What to do: lower case, no full stop; printed after `hint: `.
     pub hint: Option<String>,
     /// Where it stands in the file, once that is known.
     pub location: Option<Location>,
@@ -79,9 +79,15 @@ pub struct Malformed {
     pub hint: String,
 }
 
-/// All that is wrong with one file, in the order of the file.
+/// All that is wrong with one file, in the order of the file; of very many, the first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Problems(Vec<Problem>);
+pub struct Problems {
+    listed: Vec<Problem>,
+    n_unlisted: usize,
+}
+
+/// Nobody reads on after this many.
+const LISTED_MAX: usize = 100;
 
 // === impl Problem ===
 
@@ -263,28 +269,33 @@ fn is_plain(key: &str) -> bool {
 // === impl Problems ===
 
 impl Problems {
-    /// Sorted by where they stand; what has no place comes first.
-    pub fn new(mut problems: Vec<Problem>) -> Self {
-        problems.sort_by_key(|problem| {
+    /// Finds the place of each with `locate`, and sorts them by it; what has no place comes first.
+    pub(super) fn located(mut problems: Vec<Problem>, locate: impl Fn(Problem) -> Problem) -> Self {
+        // No error may be left out for a warning.
+        problems.sort_by_key(|problem| problem.severity);
+        let n_unlisted = problems.len().saturating_sub(LISTED_MAX);
+        problems.truncate(LISTED_MAX);
+        let mut listed: Vec<Problem> = problems.into_iter().map(locate).collect();
+        listed.sort_by_key(|problem| {
             let place = problem.location.as_ref();
             place.map(|location| (location.line, location.column))
         });
-        Problems(problems)
+        Problems { listed, n_unlisted }
     }
 
     /// Whether there are none at all.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.listed.is_empty()
     }
 
     /// Whether one of them keeps the configuration from being used.
     pub fn has_errors(&self) -> bool {
-        self.0.iter().any(Problem::is_error)
+        self.listed.iter().any(Problem::is_error)
     }
 
     /// One by one, in the order of the file.
     pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
-        self.0.iter()
+        self.listed.iter()
     }
 }
 
@@ -293,7 +304,7 @@ impl IntoIterator for Problems {
     type IntoIter = std::vec::IntoIter<Problem>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.listed.into_iter()
     }
 }
 
@@ -308,17 +319,23 @@ impl<'a> IntoIterator for &'a Problems {
 
 impl From<Problem> for Problems {
     fn from(problem: Problem) -> Self {
-        Problems(vec![problem])
+        Problems {
+            listed: vec![problem],
+            n_unlisted: 0,
+        }
     }
 }
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, problem) in self.0.iter().enumerate() {
+        for (at, problem) in self.listed.iter().enumerate() {
             if at > 0 {
                 f.write_str("\n\n")?;
             }
             problem.fmt(f)?;
+        }
+        if self.n_unlisted > 0 {
+            write!(f, "\n\nand {} more", self.n_unlisted)?;
         }
         Ok(())
     }
@@ -352,11 +369,11 @@ mod tests {
     fn a_problem_without_a_place_names_its_path() {
         let path = Path::root().key("listen");
         let problem =
-            Problem::new(path, "no such address `x`").hint("Write it as `127.0.0.1:8080`.");
+            Problem::new(path, "no such address `x`").hint("write it as `127.0.0.1:8080`");
 
         assert_eq!(
             problem.to_string(),
-            "error: no such address `x` (listen)\nhint: Write it as `127.0.0.1:8080`."
+            "error: no such address `x` (listen)\nhint: write it as `127.0.0.1:8080`"
         );
     }
 }

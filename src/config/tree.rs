@@ -6,7 +6,9 @@
 //! and YAML 1.2 read differently (`no`, `0755`).
 
 use serde_json::Number;
-use serde_saphyr::granit_parser::{Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput};
+use serde_saphyr::granit_parser::{
+    ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput,
+};
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -123,7 +125,7 @@ impl<'t> Reader<'t> {
                 self.map(at, depth)
             }
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                self.fault(at.clone(), "YAML aliases are not read", Some(ANCHOR));
+                self.fault(at.clone(), "YAML aliases are not read", Some(ALIAS));
                 Ok(Node {
                     span: at,
                     value: Value::Null,
@@ -263,7 +265,13 @@ impl<'t> Reader<'t> {
 
     fn syntax(&mut self, error: &ScanError) {
         let at = error.marker().byte_offset().unwrap_or(0);
-        self.fault(at..at, format!("not YAML: {}", error.info()), None);
+        let hint = match error.kind() {
+            ErrorKind::MissingAnchorOrAliasName | ErrorKind::UnexpectedCharacter { .. } => {
+                Some(SPECIAL)
+            }
+            _ => None,
+        };
+        self.fault(at..at, format!("not YAML: {}", error.info()), hint);
     }
 
     fn fault(
@@ -368,13 +376,15 @@ fn number(text: &str) -> Option<Number> {
     }
 }
 
-const EMPTY: &str = "The smallest file names one upstream and one rule; see docs/configuration.md.";
-const ONE: &str = "Remove the `---` and what follows it: a configuration is one YAML document.";
-const ANCHOR: &str = "Write the value out where it is meant.";
-const TAG: &str = "Remove the word that begins with `!`.";
-const TWICE: &str = "Keep one of the two.";
+const EMPTY: &str = "the smallest file names one upstream and one rule; see docs/configuration.md";
+const ONE: &str = "remove the `---` and what follows it: a configuration is one YAML document";
+const ANCHOR: &str = "write the value out where it is meant";
+const ALIAS: &str = "put a pattern that begins with `*` in quotes";
+const SPECIAL: &str = "put a text that begins with a special character in quotes";
+const TAG: &str = "remove it, or put a text that begins with `!` in quotes";
+const TWICE: &str = "keep one of the two";
 const QUOTE: &str =
-    "Put it in quotes if it is a text; else write `true`, `false` or a plain decimal number.";
+    "put it in quotes if it is a text; else write `true`, `false` or a plain decimal number";
 
 #[cfg(test)]
 mod tests {

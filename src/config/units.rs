@@ -148,7 +148,7 @@ struct Wanted {
 impl Wanted {
     fn hint(&self) -> String {
         let Wanted { example, units, .. } = self;
-        format!("Write a whole number with its unit, like `{example}`; the units are {units}.")
+        format!("write a whole number with its unit, like `{example}`; the units are {units}")
     }
 
     fn error(&self, message: String) -> Malformed {
@@ -303,7 +303,7 @@ mod tests {
             assert_eq!(error.message, message);
             assert_eq!(
                 error.hint,
-                "Write a whole number with its unit, like `30s`; the units are `ms`, `s`, `m`, `h`, `d`."
+                "write a whole number with its unit, like `30s`; the units are `ms`, `s`, `m`, `h`, `d`"
             );
         }
         for text in [
@@ -318,7 +318,7 @@ mod tests {
             let error = text.parse::<ByteSize>().expect_err(text);
             assert_eq!(
                 error.hint,
-                "Write a whole number with its unit, like `4MiB`; the units are `B`, `KiB`, `MiB`, `GiB`."
+                "write a whole number with its unit, like `4MiB`; the units are `B`, `KiB`, `MiB`, `GiB`"
             );
         }
     }

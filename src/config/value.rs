@@ -98,8 +98,8 @@ impl ValueError {
     /// The same as a problem of the value at `path`.
     pub fn at(&self, path: problem::Path) -> Problem {
         let hint = match self {
-            ValueError::Unset { name } => format!("Set `{name}` where the gateway is started."),
-            ValueError::Exposed { path } => format!("Run `chmod 600 {}`.", path.display()),
+            ValueError::Unset { name } => format!("set `{name}` where the gateway is started"),
+            ValueError::Exposed { path } => format!("run `chmod 600 {}`", path.display()),
             _ => return Problem::new(path, self.to_string()),
         };
         Problem::new(path, self.to_string()).hint(hint)
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(
             error.at(problem::Path::root().key("token")).to_string(),
             "error: environment variable `PORTCULLIS_TEST_UNSET` is not set (token)\n\
-             hint: Set `PORTCULLIS_TEST_UNSET` where the gateway is started."
+             hint: set `PORTCULLIS_TEST_UNSET` where the gateway is started"
         );
     }
 

@@ -48,14 +48,14 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
 fn size(size: ByteSize, path: Path, problems: &mut Vec<Problem>) {
     if !(BYTES_MIN..=BYTES_MAX).contains(&size.bytes()) {
         let (min, max) = (ByteSize::of(BYTES_MIN), ByteSize::of(BYTES_MAX));
-        let message = format!("`{size}` is not within `{min}` and `{max}`");
+        let message = format!("`{size}` is not between `{min}` and `{max}`");
         problems.push(Problem::new(path, message));
     }
 }
 
 fn count(n: u32, min: u32, max: u32, path: Path, problems: &mut Vec<Problem>) {
     if !(min..=max).contains(&n) {
-        let message = format!("`{n}` is not within `{min}` and `{max}`");
+        let message = format!("`{n}` is not between `{min}` and `{max}`");
         problems.push(Problem::new(path, message));
     }
 }
@@ -63,7 +63,7 @@ fn count(n: u32, min: u32, max: u32, path: Path, problems: &mut Vec<Problem>) {
 fn periods(periods: &[(&str, Period)], path: &Path, problems: &mut Vec<Problem>) {
     for (key, period) in periods {
         if period.is_zero() {
-            let message = format!("`{period}` leaves no time at all");
+            let message = format!("zero leaves no time at all for `{key}`");
             problems.push(Problem::new(path.key(*key), message));
         }
     }

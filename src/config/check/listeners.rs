@@ -19,7 +19,7 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
         agent_listener(config, address, problems);
     }
     if let Some(origin) = &public {
-        public_url(config, origin, problems);
+        public_url(config, origin, agents.is_some_and(is_local), problems);
     }
     metrics(config, agents, problems);
     behind_proxy(config, problems);
@@ -32,21 +32,29 @@ fn address(text: &str, path: &Path, problems: &mut Vec<Problem>) -> Option<Socke
     if parsed.is_err() {
         problems.push(
             Problem::new(path, format!("`{text}` is no address to listen on")).hint(
-                "Write address and port, like `127.0.0.1:8080`, `0.0.0.0:8443` or `[::1]:8080`.",
+                "write address and port, like `127.0.0.1:8080`, `0.0.0.0:8443` or `[::1]:8080`",
             ),
         );
     }
     parsed.ok()
 }
 
+fn is_local(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+/// Whether what goes over the agent listener is encrypted on its way through other networks.
+fn is_covered(config: &Config) -> bool {
+    config.tls.is_some() || config.behind_proxy.is_some()
+}
+
 fn agent_listener(config: &Config, address: SocketAddr, problems: &mut Vec<Problem>) {
     let path = Path::root().key("listen");
-    let is_local = address.ip().to_canonical().is_loopback();
-    let is_covered = config.tls.is_some() || config.behind_proxy.is_some();
+    let (is_local, is_covered) = (is_local(address), is_covered(config));
     if !is_local && !is_covered {
         problems.push(
             Problem::new(&path, format!("`{address}` can be reached from other machines, without TLS"))
-                .hint("Add `tls`, or `behind_proxy` if a proxy in front ends TLS, or listen on `127.0.0.1`."),
+                .hint("add `tls`, or `behind_proxy` if a proxy in front ends TLS, or listen on `127.0.0.1`"),
         );
     }
     if config.public_url.is_none() && (!is_local || is_covered) {
@@ -55,17 +63,17 @@ fn agent_listener(config: &Config, address: SocketAddr, problems: &mut Vec<Probl
                 &path,
                 "`public_url` is missing, and clients do not come by this address alone",
             )
-            .hint("Write the URL that clients type, like `public_url: https://mcp.example.com`."),
+            .hint("write the URL that clients type, like `public_url: https://mcp.example.com`"),
         );
     }
 }
 
-fn public_url(config: &Config, origin: &Origin, problems: &mut Vec<Problem>) {
+fn public_url(config: &Config, origin: &Origin, is_local: bool, problems: &mut Vec<Problem>) {
     let path = Path::root().key("public_url");
     if !origin.is_https() && origin.scheme() != "http" {
         problems.push(
             Problem::new(path, format!("`{origin}` is neither `https` nor `http`"))
-                .hint("Write it as `https://mcp.example.com`."),
+                .hint("write it as `https://mcp.example.com`"),
         );
         return;
     }
@@ -77,7 +85,7 @@ fn public_url(config: &Config, origin: &Origin, problems: &mut Vec<Problem>) {
                     "`{origin}` is not `https`, so tokens and passwords could be read on the way"
                 ),
             )
-            .hint("Write `https://`. Plain `http` works for this machine only."),
+            .hint("write `https://`. Plain `http` works for this machine only"),
         );
     } else if !origin.is_https() && config.tls.is_some() {
         problems.push(
@@ -85,12 +93,13 @@ fn public_url(config: &Config, origin: &Origin, problems: &mut Vec<Problem>) {
                 path,
                 format!("`{origin}` is `http`, but the listener speaks TLS"),
             )
-            .hint("Write `https://`, or remove `tls`."),
+            .hint("write `https://`, or remove `tls`"),
         );
-    } else if origin.is_https() && config.tls.is_none() && config.behind_proxy.is_none() {
+    } else if origin.is_https() && is_local && !is_covered(config) {
+        // One that is not local and not covered was refused already.
         problems.push(
             Problem::warning(path, format!("`{origin}` is `https`, but the listener speaks plain `http`"))
-                .hint("Add `tls`; or, if a proxy ends TLS, say which: `behind_proxy: { from: [127.0.0.1] }`."),
+                .hint("add `tls`; or, if a proxy ends TLS, say which: `behind_proxy: { from: [127.0.0.1] }`"),
         );
     }
 }
@@ -103,19 +112,19 @@ fn metrics(config: &Config, agents: Option<SocketAddr>, problems: &mut Vec<Probl
     let Some(address) = address(&metrics.listen, &path, problems) else {
         return;
     };
-    if !address.ip().to_canonical().is_loopback() && metrics.token.is_none() {
+    if !is_local(address) && metrics.token.is_none() {
         problems.push(
             Problem::new(
                 &path,
                 format!("`{address}` can be reached from other machines, without a token"),
             )
-            .hint("Add `token: { env: METRICS_TOKEN }`, or listen on `127.0.0.1`."),
+            .hint("add `token: { env: METRICS_TOKEN }`, or listen on `127.0.0.1`"),
         );
     }
     if agents.is_some_and(|agents| is_same(agents, address)) {
         problems.push(
             Problem::new(&path, format!("`{address}` is where agents connect"))
-                .hint("Give the metrics a port of their own."),
+                .hint("give the metrics a port of their own"),
         );
     }
 }
@@ -139,7 +148,7 @@ fn behind_proxy(config: &Config, problems: &mut Vec<Problem>) {
                     path.index(at),
                     format!("`{text}` takes everyone for a proxy of ours"),
                 )
-                .hint("Anyone who reaches this port can then say where a request came from."),
+                .hint("anyone who reaches this port can then say where a request came from"),
             ),
             Ok(_) => {}
         }
@@ -154,7 +163,7 @@ fn names(config: &Config, problems: &mut Vec<Problem>) {
                     Path::root().key("hosts").index(at),
                     format!("`{host}` is no host as clients send it"),
                 )
-                .hint("Write a name or address in lower case and, where it is not the default, a port: `mcp.internal:8443`."),
+                .hint("write a name or address in lower case and, where it is not the default, a port: `mcp.internal:8443`"),
             );
         }
     }

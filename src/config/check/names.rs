@@ -51,7 +51,7 @@ fn users(config: &Config, known: Known<'_>, problems: &mut Vec<Problem>) {
         if !is_user_name(name) {
             problems.push(
                 Problem::new(path.key("name"), format!("`{name}` is no user name"))
-                    .hint("1 to 64 of `a-z`, `0-9` and `._@-`."),
+                    .hint("1 to 64 of `a-z`, `0-9` and `._@-`"),
             );
         }
         if !seen.insert(name) {
@@ -65,7 +65,7 @@ fn users(config: &Config, known: Known<'_>, problems: &mut Vec<Problem>) {
                     path.key("name"),
                     format!("user `{name}` is in `data_dir/users.yaml` too"),
                 )
-                .hint("Keep one of the two; `portcullis user` changes the other file."),
+                .hint("keep one of the two; `portcullis user` changes the other file"),
             );
         }
         password(user, &path.key("password_hash"), problems);
@@ -90,7 +90,7 @@ const MEMORY_KIB_MAX: u32 = 1024 * 1024;
 
 /// The hash itself is not repeated in messages: it is half a password.
 fn password(user: &User, path: &Path, problems: &mut Vec<Problem>) {
-    const HINT: &str = "Run `portcullis user hash` and paste what it prints, in quotes.";
+    const HINT: &str = "run `portcullis user hash` and paste what it prints, in quotes";
     let params = PasswordHash::new(&user.password_hash).ok().filter(|hash| {
         hash.algorithm == ARGON2ID_IDENT && hash.salt.is_some() && hash.hash.is_some()
     });

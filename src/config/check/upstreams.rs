@@ -1,8 +1,8 @@
 //! Where calls go, what is sent with them, and whether it can be read on the way.
 
-use crate::config::locate::names_secret;
 use crate::config::origin::is_loopback;
 use crate::config::problem::{Path, Problem};
+use crate::config::sensitive::{has_userinfo, holds_secret, names_secret, secret_parameter};
 use crate::config::{Config, HttpUpstream, Text, Upstream};
 use http::{HeaderName, HeaderValue};
 use std::collections::BTreeSet;
@@ -40,7 +40,7 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
             problems.push(
                 Problem::new(&path, format!("`{name}` is no name for an upstream"))
                     .at_key()
-                    .hint("1 to 32 of `a-z`, `0-9` and `-`: it is a part of the URL."),
+                    .hint("1 to 32 of `a-z`, `0-9` and `-`: it is a part of the URL"),
             );
         }
         match upstream {
@@ -79,40 +79,29 @@ fn http(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
 
 /// The URL, or what is wrong with it. It is not repeated where it may hold a credential.
 fn endpoint(text: &str) -> Result<Url, (String, &'static str)> {
-    const EXAMPLE: &str = "Write it as `https://mcp.example.com/mcp`.";
-    let is_written_out = text.starts_with("http://") || text.starts_with("https://");
-    let url = Url::parse(text)
-        .ok()
-        .filter(|url| url.has_host() && is_written_out);
-    let Some(url) = url else {
-        return Err((
-            format!("`{text}` is no `http://` or `https://` URL"),
-            EXAMPLE,
-        ));
-    };
-    if !url.username().is_empty() || url.password().is_some() {
-        const HEADER: &str = "Send it as a header: `headers: { Authorization: { env: NAME } }`.";
+    const EXAMPLE: &str = "write it as `https://mcp.example.com/mcp`";
+    const HEADER: &str = "send it as a header: `headers: { Authorization: { env: NAME } }`";
+    let url = Url::parse(text).ok().filter(Url::has_host);
+    if url.as_ref().is_some_and(has_userinfo) {
         return Err((
             "a URL with a user name or password in it".to_owned(),
             HEADER,
         ));
     }
-    if let Some((key, _)) = url
-        .query_pairs()
-        .find(|(key, _)| names_secret(&key.replace('_', "-")))
-    {
-        const HEADER: &str =
-            "Send it as a header, which does not end up in logs: `headers: { … }`.";
-        return Err((
-            format!("a URL with what looks like a credential in it: `{key}`"),
-            HEADER,
-        ));
+    if let Some(name) = url.as_ref().and_then(secret_parameter) {
+        let message = format!("a URL with what looks like a credential in it: `{name}`");
+        return Err((message, HEADER));
     }
-    if url.fragment().is_some() {
+    let is_written_out = text.starts_with("http://") || text.starts_with("https://");
+    let Some(url) = url.filter(|_| is_written_out) else {
         return Err((
-            format!("`{text}` ends with a fragment, which no server sees"),
-            "Leave out `#` and what follows.",
+            format!("`{text}` is no `http://` or `https://` URL"),
+            EXAMPLE,
         ));
+    };
+    if url.fragment().is_some() {
+        let message = format!("`{text}` ends with a fragment, which no server sees");
+        return Err((message, "leave out `#` and what follows"));
     }
     if text.contains(char::is_whitespace) || text.contains('\\') {
         return Err((format!("`{text}` is no URL as it is sent"), EXAMPLE));
@@ -134,12 +123,12 @@ fn headers(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
         } else if OURS.contains(&lower.as_str()) || lower.starts_with("mcp-") {
             refuse(
                 format!("header `{name}` is set by the gateway"),
-                Some("Remove it."),
+                Some("remove it"),
             );
         } else if !seen.insert(lower) {
             refuse(
                 format!("header `{name}` stands twice"),
-                Some("Upper and lower case are the same here."),
+                Some("upper and lower case are the same here"),
             );
         }
         if let Text::Literal(text) = value {
@@ -151,12 +140,8 @@ fn headers(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
 /// The value is not repeated: whatever is wrong with it, it may be a credential.
 fn literal(name: &str, text: &str, path: &Path) -> Option<Problem> {
     const ELSEWHERE: &str =
-        "Write `{ env: NAME }` or `{ file: path }`: this file is copied and shown.";
-    let scheme = text.split(' ').next().unwrap_or_default();
-    let is_credential = ["bearer", "basic"]
-        .iter()
-        .any(|word| scheme.eq_ignore_ascii_case(word));
-    if names_secret(&name.replace('_', "-")) || is_credential {
+        "write `{ env: NAME }` or `{ file: path }`: this file is copied and shown";
+    if names_secret(name) || holds_secret(text) {
         let message = format!("the value of `{name}` looks like a credential");
         return Some(Problem::new(path, message).hint(ELSEWHERE));
     }
@@ -167,7 +152,7 @@ fn literal(name: &str, text: &str, path: &Path) -> Option<Problem> {
             path,
             format!("the value of `{name}` cannot be sent in a header"),
         );
-        return Some(problem.hint("Visible ASCII characters, with no space at either end."));
+        return Some(problem.hint("visible ASCII characters, with no space at either end"));
     }
     None
 }
@@ -177,10 +162,10 @@ fn tls(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut Vec<Probl
     let path = path.key("tls");
     match (&tls.cert, &tls.key) {
         (Some(_), None) => {
-            problems.push(Problem::new(path.key("cert"), "`cert` needs its `key`").at_key())
+            problems.push(Problem::new(path.key("cert"), "`cert` needs its `key`").at_key());
         }
         (None, Some(_)) => {
-            problems.push(Problem::new(path.key("key"), "`key` needs its `cert`").at_key())
+            problems.push(Problem::new(path.key("key"), "`key` needs its `cert`").at_key());
         }
         _ => {}
     }
@@ -190,7 +175,7 @@ fn tls(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut Vec<Probl
         problems.push(
             Problem::new(&path, "`tls` has no meaning for an `http://` URL")
                 .at_key()
-                .hint("Write `https://`, or remove `tls`."),
+                .hint("write `https://`, or remove `tls`"),
         );
     }
     if let Some(name) = &tls.server_name {
@@ -198,7 +183,7 @@ fn tls(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut Vec<Probl
         if spelled.as_ref() != Ok(name) {
             problems.push(
                 Problem::new(path.key("server_name"), format!("`{name}` is no host name"))
-                    .hint("Write the name alone, in lower case, like `mcp.example.com`."),
+                    .hint("write the name alone, in lower case, like `mcp.example.com`"),
             );
         }
     }
@@ -217,7 +202,7 @@ fn in_the_clear(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut 
                 path.key("url"),
                 format!("`{name}` is sent to this server unencrypted"),
             )
-            .hint("Use `https://` unless you trust every network between."),
+            .hint("use `https://` unless you trust every network between"),
         );
     }
 }

@@ -1,8 +1,11 @@
 //! Whole files in, what people read out.
 
-use super::{Known, Upstream, load, read};
-use proptest::prelude::*;
-use std::path::Path;
+mod files;
+mod form;
+mod generated;
+mod sense;
+
+use super::{Known, load};
 
 /// Every section and nearly every key.
 const FULL: &str = r#"
@@ -72,87 +75,4 @@ fn messages(text: &str) -> Vec<String> {
 fn check(text: &str, expected: &str) {
     let printed = printed(text);
     assert_eq!(printed, expected.trim_matches('\n'), "\n{printed}\n");
-}
-
-/// A good file with `part` in front.
-#[track_caller]
-fn says(part: &str, expected: &str) {
-    assert_eq!(messages(&format!("{part}\n{AROUND}")), [expected], "{part}");
-}
-
-/// A good file whose one upstream is this.
-#[track_caller]
-fn upstream_says(upstream: &str, expected: &str) {
-    let text = AROUND.replace("{ url: https://api.example.com/mcp }", upstream);
-    assert_eq!(messages(&text), [expected], "{upstream}");
-}
-
-// === Form ===
-
-#[test]
-fn a_full_file_is_good() {
-    check(FULL, "");
-    let loaded = load(FULL, "etc/gateway.yaml").expect("good");
-
-    assert_eq!(loaded.config.upstreams.len(), 2);
-    assert_eq!(loaded.config.policy.rules[1].when["/command"].equals, Some(serde_json::Value::Null));
-    assert_eq!(loaded.resolve(Path::new("keys/a")), Path::new("etc/keys/a"));
-    assert_eq!(loaded.resolve(Path::new("/keys/a")), Path::new("/keys/a"));
-}
-
-#[test]
-fn all_mistakes_of_form_are_reported_at_once() {
-    check(
-        r#"
-listne: 127.0.0.1:8080
-metrics: { listen: 9091 }
-identity:
-  users:
-    - { name: 7 }
-upstreams:
-  github:
-    htp: { url: https://api.example.com/mcp }
-  files:
-    http: { urll: http://files/mcp, timeouts: { connect: 5, answer: 2x } }
-policy:
-  rules:
-    - { name: a, tools: github/*, allow: {} }
-    - name: b
-      who:
-      deny: nope
-  tests:
-    - { user: alice, expect: alow }
-limits: { depth: -1, nodes: 5000000000, tokens: 1.5, body: 4MB }
-audit: { sync: never }
-"#,
-        r#"
-error: unknown key `listne` (gateway.yaml:2:1)
-  2 | listne: 127.0.0.1:8080
-    | ^^^^^^
-hint: did you mean `listen`?
-
-error: expected a text, found the number `9091` (gateway.yaml:3:20)
-  3 | metrics: { listen: 9091 }
-    |                    ^^^^
-hint: Put it in quotes.
-
-error: expected a text, found the number `7` (gateway.yaml:6:15)
-  6 |     - { name: 7 }
-    |               ^
-hint: Put it in quotes.
-"#,
-    );
-}
-
-#[test]
-fn a_mistake_in_yaml_is_shown_where_it_is() {
-    check(
-        "listen: 127.0.0.1:8080\nupstreams: { github: { http: { url: x } }\npolicy: {}\n",
-        "",
-    );
-    check("a: 1\nb: &x [*x, !!str 1]\na: yes\n", "");
-    check("", "");
-    check("# nothing\n", "");
-    check("a: 1\n---\nb: 2\n", "");
-    check("a: \"x\n", "");
 }
