@@ -92,3 +92,45 @@ impl fmt::Display for Id {
         f.write_str(&self.json)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn id(json: &str) -> Id {
+        Id::of(Node::of_text(json)).expect("an id")
+    }
+
+    #[test]
+    fn ids_are_compared_by_type_and_meaning() {
+        let equal = [
+            ("1", "1"),
+            (r#""a""#, r#""\u0061""#),
+            (r#""\n""#, r#""\u000A""#),
+        ];
+        let different = [
+            ("1", r#""1""#),
+            ("1", "-1"),
+            (r#""a""#, r#""A""#),
+            ("9007199254740992", "9007199254740993"),
+        ];
+        for (a, b) in equal {
+            assert_eq!(id(a), id(b));
+            assert!(HashSet::from([id(a)]).contains(&id(b)));
+        }
+        for (a, b) in different {
+            assert_ne!(id(a), id(b));
+        }
+        assert_eq!(Id::from(7), id("7"));
+    }
+
+    #[test]
+    fn an_id_is_told_from_what_only_looks_like_one() {
+        for json in [
+            "-0", "-", "00", "1.0", "1e3", "null", "true", "[]", "{}", "", "x", "1x", "--1",
+        ] {
+            assert!(Id::of(Node::of_text(json)).is_none(), "{json}");
+        }
+    }
+}

@@ -149,7 +149,7 @@ impl Envelope {
             return Err(wrong("`error` must be an object", span, node));
         }
         let code = node.get("code").and_then(Node::as_number);
-        if !code.is_some_and(|code| !code.contains(['.', 'e', 'E'])) {
+        if code.is_none_or(|code| code.contains(['.', 'e', 'E'])) {
             return Err(Fault::invalid("`error.code` must be an integer"));
         }
         if node.get("message").and_then(Node::as_str).is_none() {

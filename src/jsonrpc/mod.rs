@@ -10,7 +10,8 @@
 //! `1e400` is a number here, and whoever reads it into an `f64` must be ready to fail.
 //!
 //! Limits bound time and memory: nesting costs no stack (containers are counted, not recursed into), and the names of
-//! an object are compared in O(n log n). The length of the text is the caller's to bound, who read it from a socket.
+//! one object are compared in linear time, whoever chose them. The length of the text is the caller's to bound, who
+//! read it from a socket.
 //!
 //! Refused as well, where JSON-RPC would allow it, because MCP has no use for it: batches, positional `params`,
 //! members of the envelope that the specification does not name.
@@ -19,6 +20,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
 mod error;
+mod fuzz;
 mod id;
 mod message;
 mod node;
@@ -26,6 +28,8 @@ mod quoted;
 mod scan;
 
 pub use error::{Error, Fault};
+#[doc(hidden)]
+pub use fuzz::fuzz_parse;
 pub use id::Id;
 pub use node::{Elements, Kind, Members, Node};
 

@@ -106,7 +106,7 @@ impl<'a> Node<'a> {
         pointer
             .strip_prefix('/')?
             .split('/')
-            .try_fold(self, |node, token| node.step(token))
+            .try_fold(self, Node::step)
     }
 
     /// One token of a pointer.
@@ -279,4 +279,65 @@ fn pointer_token(token: &str) -> Option<Cow<'_, str>> {
 fn pointer_index(token: &str) -> Option<usize> {
     let has_one_spelling = token == "0" || !token.starts_with(['0', '+']);
     has_one_spelling.then(|| token.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    //= RFC 6901 §5
+    //# For example, given the JSON document … the following JSON strings evaluate to the accompanying values
+    #[test]
+    fn pointers_lead_where_rfc_6901_says() {
+        let text = r#"{"foo":["bar","baz"],"":0,"a/b":1,"c%d":2,"e^f":3,"g|h":4,"i\\j":5,"k\"l":6," ":7,"m~n":8}"#;
+        for (pointer, value) in [
+            ("", Some(text)),
+            ("/foo", Some(r#"["bar","baz"]"#)),
+            ("/foo/0", Some(r#""bar""#)),
+            ("/", Some("0")),
+            ("/a~1b", Some("1")),
+            ("/c%d", Some("2")),
+            ("/e^f", Some("3")),
+            ("/g|h", Some("4")),
+            (r"/i\j", Some("5")),
+            (r#"/k"l"#, Some("6")),
+            ("/ ", Some("7")),
+            ("/m~0n", Some("8")),
+            ("foo", None),
+            ("/foo/2", None),
+            ("/foo/-", None),
+            ("/foo/00", None),
+            ("/foo/+1", None),
+            ("/foo/", None),
+            ("/foo/0/0", None),
+            ("/foo/99999999999999999999999999", None),
+            ("/m~n", None),
+            ("/m~2n", None),
+            ("/m~", None),
+            ("/m~~0n", None),
+            ("/m~01n", None),
+        ] {
+            let found = Node::of_text(text).pointer(pointer).map(Node::text);
+            assert_eq!(found, value, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn a_node_of_nothing_answers_nothing() {
+        let nowhere = Node::of(b"{}", Span { start: 1, end: 9 });
+
+        assert_eq!(nowhere.kind(), Kind::Null);
+        assert_eq!(nowhere.text(), "");
+        assert!(!nowhere.is_null());
+        assert_eq!(nowhere.members().count() + nowhere.elements().count(), 0);
+    }
+
+    #[test]
+    fn a_node_stands_only_in_its_own_text() {
+        let (text, other) = (b" [1] ".to_vec(), b" [1] ".to_vec());
+        let node = Node::of(&text, Span { start: 0, end: 5 });
+
+        assert_eq!(node.span_in(&text), Some(Span { start: 1, end: 4 }));
+        assert_eq!(node.span_in(&other), None);
+    }
 }

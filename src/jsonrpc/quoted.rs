@@ -4,7 +4,6 @@
 //! to keep it.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::str::Chars;
 
 /// A string between its quotes, found well formed by the scanner.
@@ -80,15 +79,6 @@ impl<'a> Quoted<'a> {
         }
     }
 
-    /// By characters, which for UTF-8 is the order of the bytes.
-    pub(super) fn order(self, other: Self) -> Ordering {
-        if self.has_escapes || other.has_escapes {
-            self.chars().cmp(other.chars())
-        } else {
-            self.raw.cmp(other.raw)
-        }
-    }
-
     fn chars(self) -> Unescaped<'a> {
         Unescaped(self.raw.chars())
     }
@@ -136,5 +126,50 @@ impl Unescaped<'_> {
         let (digits, rest) = self.0.as_str().split_at_checked(4)?;
         self.0 = rest.chars();
         u16::from_str_radix(digits, 16).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_bytes_are_counted_alike_in_words_and_one_by_one() {
+        for special in 0..=255 {
+            for at in 0..20 {
+                for filler in [b' ', b'!', b'#', b'[', b']', b'a', 0x7f, 0x80, 0xff] {
+                    let mut text = [filler; 24];
+                    text[at] = special;
+
+                    let expected = text.iter().take_while(|byte| !is_special(**byte)).count();
+                    assert_eq!(plain_len(&text), expected, "{special:#x} at {at}");
+                    assert_eq!(plain_len(&text[..at]), at);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_string_with_escapes_is_copied() {
+        assert!(matches!(unescape("é€😀"), Cow::Borrowed("é€😀")));
+        assert!(matches!(unescape(r"\u00e9"), Cow::Owned(text) if text == "é"));
+    }
+
+    #[test]
+    fn broken_escapes_are_read_as_something() {
+        for raw in [
+            r"\",
+            r"\u",
+            r"\u12",
+            r"\uzzzz",
+            r"\ud800",
+            r"\ud800\",
+            r"\ud800\u",
+            r"\ud800\u0061",
+            r"\udc00",
+            "\\u00é",
+        ] {
+            assert!(unescape(raw).contains('\u{fffd}'), "{raw}");
+        }
     }
 }
