@@ -52,7 +52,7 @@ fn never_decides(rule: &Rule, rules: &[Rule], path: &Path) -> Option<Problem> {
             "rule `{}` can never match: {names} denies all that it names",
             rule.name
         );
-        return Some(Problem::new(path, message).hint("Remove it, or narrow the deny."));
+        return Some(Problem::new(path, message).hint("remove it, or narrow the deny"));
     }
     let holds = covering(rule, rules, |other| {
         rule.allow.is_some() && other.hold.is_some()
@@ -63,7 +63,7 @@ fn never_decides(rule: &Rule, rules: &[Rule], path: &Path) -> Option<Problem> {
             rule.name
         );
         Problem::warning(path, message).hint(
-            "Hold beats allow, in whatever order they stand: narrow the hold, or remove this rule.",
+            "hold beats allow, in whatever order they stand: narrow the hold, or remove this rule",
         )
     })
 }
@@ -142,7 +142,7 @@ fn cannot_be_approved(rule: &Rule, hold: &Hold, users: &[User], path: &Path) -> 
                     rule.name
                 ),
             )
-            .hint("Name a user that exists, or a group that one is in."),
+            .hint("name a user that exists, or a group that one is in"),
         );
     };
     let requesters: BTreeSet<&str> = users
@@ -153,7 +153,7 @@ fn cannot_be_approved(rule: &Rule, hold: &Hold, users: &[User], path: &Path) -> 
     if hold.by_requester || approvers.len() > 1 || !requesters.contains(first) {
         return None;
     }
-    let hint = "Name another approver, or write `self: true`: then they may approve their own calls with the password entered afresh.";
+    let hint = "name another approver, or write `self: true`: then they may approve their own calls with the password entered afresh";
     Some(if requesters.len() == 1 {
         let message = format!(
             "only `{first}` could approve what rule `{}` holds, and only `{first}` can ask for it",
@@ -201,7 +201,7 @@ fn forgets_absence(
         rule.name
     );
     Some(Problem::warning(path, message).hint(
-        "Write `or_absent: true`, unless leaving the argument out is harmless whatever the upstream then assumes.",
+        "write `or_absent: true`, unless leaving the argument out is harmless whatever the upstream then assumes",
     ))
 }
 
@@ -220,7 +220,7 @@ fn reads_shell(condition: &Condition, pointer: &str, path: &Path) -> Option<Prob
     is_shell.then(|| {
         let message = format!("a regular expression on `{}` is a signal for people, not a boundary", pointer.text);
         Problem::warning(path.key(key), message)
-            .hint("A shell can write any command in other characters. The boundary is what the upstream is confined to.")
+            .hint("a shell can write any command in other characters; the boundary is what the upstream is confined to")
     })
 }
 

@@ -57,7 +57,7 @@ impl Policy {
                 word(test.expect)
             );
             Problem::new(path.key("expect"), message)
-                .hint("`portcullis explain` tells how each rule stands to a call.")
+                .hint("`portcullis explain` tells how each rule stands to a call")
         })
     }
 }

@@ -26,7 +26,7 @@ impl Policy {
         if config.rules.is_empty() {
             problems.push(
                 Problem::new(&path, "there are no rules").hint(
-                    "Nothing matched means denied, so at least one rule must allow something.",
+                    "nothing matched means denied, so at least one rule must allow something",
                 ),
             );
         }
@@ -75,7 +75,7 @@ fn compile_rule(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>) -
     if is_about_nothing {
         problems.push(
             Problem::new(path, format!("rule `{}` is about nothing", rule.name))
-                .hint("Say what it is about: `tools`, `resources` or `prompts`, each a list of `upstream/name`."),
+                .hint("say what it is about: `tools`, `resources` or `prompts`, each a list of `upstream/name`"),
         );
     }
     if !rule.resources.is_empty() && !rule.when.is_empty() {
@@ -84,7 +84,7 @@ fn compile_rule(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>) -
                 path.key("when"),
                 "resources have no arguments that a condition could ask for",
             )
-            .hint("Put the resources into a rule without `when`; a pattern can narrow the URI."),
+            .hint("put the resources into a rule without `when`; a pattern can narrow the URI"),
         );
     }
     let effect = compile_effect(rule, path, problems);
@@ -107,7 +107,7 @@ fn compile_patterns(texts: &[String], path: &Path, problems: &mut Vec<Problem>) 
             Ok(pattern) => patterns.push(pattern),
             Err(what) => problems.push(
                 Problem::new(path.index(at), format!("the pattern `{text}` {what}")).hint(
-                    "Write `upstream/name`; `*` stands for any characters, `*/*` for everything.",
+                    "write `upstream/name`; `*` stands for any characters, `*/*` for everything",
                 ),
             ),
         }
@@ -131,7 +131,7 @@ fn compile_who(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>) ->
     ];
     if lists.iter().all(|(_, list)| list.is_none()) {
         problems.push(Problem::new(path, "`who` names nobody").hint(
-            "Leave `who` out for everybody, or name `users`, `groups`, `clients` or `scopes`.",
+            "leave `who` out for everybody, or name `users`, `groups`, `clients` or `scopes`",
         ));
     }
     for (key, list) in lists {
@@ -159,7 +159,7 @@ fn check_who_list(key: &str, list: Option<&[String]>, path: &Path, problems: &mu
         if key == "scopes" && !is_scope_token(name) {
             problems.push(
                 Problem::new(path.index(at), format!("`{name}` is not a scope"))
-                    .hint("A scope is one or more printable ASCII characters without space, `\"` and `\\` (RFC 6749 §3.3)."),
+                    .hint("a scope is one or more printable ASCII characters without space, `\"` and `\\` (RFC 6749 §3.3)"),
             );
         } else if name.is_empty() {
             problems.push(Problem::new(
@@ -203,7 +203,7 @@ fn compile_effect(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>)
                     path,
                     format!("rule `{}` does not say what to do", rule.name),
                 )
-                .hint("Write exactly one of `allow: {}`, `deny: {}` and `hold: {…}`."),
+                .hint("write exactly one of `allow: {}`, `deny: {}` and `hold: {…}`"),
             );
             None
         }
@@ -216,7 +216,7 @@ fn compile_effect(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>)
                         rule.name
                     ),
                 )
-                .hint("Write one rule for each; deny beats hold beats allow."),
+                .hint("write one rule for each; deny beats hold beats allow"),
             );
             None
         }
@@ -227,8 +227,9 @@ fn check_hold(rule: &config::Rule, hold: &config::Hold, path: &Path, problems: &
     for (key, patterns) in [("resources", &rule.resources), ("prompts", &rule.prompts)] {
         if !patterns.is_empty() {
             problems.push(
-                Problem::new(path.key(key), format!("{key} cannot be held"))
-                    .hint("Only tool calls can wait for a person; allow or deny the rest in another rule."),
+                Problem::new(path.key(key), format!("{key} cannot be held")).hint(
+                    "only tool calls can wait for a person; allow or deny the rest in another rule",
+                ),
             );
         }
     }
@@ -243,7 +244,7 @@ fn check_hold(rule: &config::Rule, hold: &config::Hold, path: &Path, problems: &
                 &approvers,
                 format!("rule `{}` names nobody who may approve", rule.name),
             )
-            .hint("Name `users`, `groups` or both."),
+            .hint("name `users`, `groups` or both"),
         );
     }
     for (key, list) in lists {

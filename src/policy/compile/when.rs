@@ -26,7 +26,7 @@ pub(super) fn compile(
             Err(what) => problems.push(
                 Problem::new(here, format!("`{pointer}` {what}"))
                     .at_key()
-                    .hint("Name the argument by JSON Pointer (RFC 6901): `/path`, `/options/force`, `/items/0`."),
+                    .hint("name the argument by JSON Pointer (RFC 6901): `/path`, `/options/force`, `/items/0`"),
             ),
         }
     }
@@ -122,13 +122,13 @@ fn check(
     if is_empty(condition) {
         problems.push(
             Problem::new(path, "the condition is empty")
-                .hint("To ask only whether the argument is there, write `present: true`."),
+                .hint("to ask only whether the argument is there, write `present: true`"),
         );
     }
     if condition.or_absent && is_allow {
         problems.push(
             Problem::new(path.key("or_absent"), "`or_absent` has no place in an allow")
-                .hint("An allow never takes an argument that is absent; write a second rule with `present: false`."),
+                .hint("an allow never takes an argument that is absent; write a second rule with `present: false`"),
         );
     } else if condition.or_absent && condition.present.is_some() {
         problems.push(
@@ -136,13 +136,13 @@ fn check(
                 path.key("or_absent"),
                 "`or_absent` and `present` say the same thing twice, or opposite things",
             )
-            .hint("Write one of them."),
+            .hint("write one of them"),
         );
     }
     if condition.present == Some(false) && tests.len() > 1 {
         problems.push(
             Problem::new(path.key("present"), "`present: false` stands beside keys that only an argument that is there can fulfil")
-                .hint("Write it alone, or use `or_absent: true` in a deny or hold."),
+                .hint("write it alone, or use `or_absent: true` in a deny or hold"),
         );
     }
     check_types(condition, path, problems);
