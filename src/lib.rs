@@ -3,13 +3,19 @@
 //! This file is the table of contents. The modules stand in reading order for the one who follows a call;
 //! the floors they stand on (who may use whom) are in `ARCHITECTURE.md` and held by `tests/tidy.rs`.
 
+/// The command line.
+pub mod cli;
 /// Now, passed in.
 pub mod clock;
 /// `gateway.yaml`, as written.
 pub mod config;
 /// Names for requests, grants and keys.
 pub mod id;
+/// Who asks: users, passwords, signing keys, access tokens.
+pub mod identity;
 /// Strict, bounded reading of one JSON-RPC message.
 pub mod jsonrpc;
 /// Values that must not be shown.
 pub mod secret;
+/// What must survive a restart: grants, login failures.
+pub mod store;

@@ -1,0 +1,28 @@
+//! Who asks: the people of this gateway, their passwords, the keys that sign, the access tokens and what they stand for.
+//!
+//! An access token is a signed statement and the name of a grant; both must hold. The signature is checked once and
+//! remembered, the grant's revocation reaches every process within a second, and groups are never in the token:
+//! they are read from the people in force at each request.
+
+mod error;
+mod keys;
+mod password;
+mod principal;
+mod token;
+mod users;
+mod verifier;
+
+pub use error::Error;
+pub use keys::{Error as KeysError, Keys};
+pub use password::{
+    Error as PasswordError, LONGEST_PASSWORD, PasswordHash, UnfitHash, verify_person,
+};
+pub use principal::{Principal, Subject};
+pub use token::{Claims, LONGEST_TOKEN, grant_named_in, is_scope, issue};
+pub use users::{ADMINS, Error as UsersError, Person, Users, UsersFile};
+pub use verifier::{FEED_LIMIT, Verified, Verifier};
+
+pub(crate) use crate::store::{is_client_id, is_user_name};
+
+#[cfg(test)]
+pub(crate) use users::tests;
