@@ -81,11 +81,7 @@ pub enum Error {
 impl Error {
     fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_owned();
-        move |source| Error::Io {
-            doing,
-            path,
-            source,
-        }
+        move |source| Error::Io { doing, path, source }
     }
 }
 
@@ -142,22 +138,13 @@ impl Audit {
             .name("audit".to_owned())
             .spawn(move || writer.run())
             .map_err(Error::io("start the writer of", Path::new("the audit log")))?;
-        Ok(Audit(Arc::new(Open {
-            queue,
-            is_strict,
-            writer: Mutex::new(Some(thread)),
-        })))
+        Ok(Audit(Arc::new(Open { queue, is_strict, writer: Mutex::new(Some(thread)) })))
     }
 
     /// Writes `event` and returns its `seq` once it is as certain as `durability` asks.
     /// A caller that stops waiting takes nothing back: the record is written all the same.
-    pub async fn record(
-        &self,
-        event: Event<'_>,
-        durability: Durability,
-    ) -> Result<u64, Unavailable> {
-        let is_synced =
-            durability == Durability::Synced && self.0.is_strict.load(Ordering::Relaxed);
+    pub async fn record(&self, event: Event<'_>, durability: Durability) -> Result<u64, Unavailable> {
+        let is_synced = durability == Durability::Synced && self.0.is_strict.load(Ordering::Relaxed);
         let written = self.0.queue.push_waiting(event.encode(), is_synced)?;
         written.await.unwrap_or(Err(Unavailable::Closed))
     }

@@ -41,11 +41,7 @@ impl<'a> Follow<'a> {
             let room = n - newest.len();
             let mut lines = VecDeque::new();
             // Once there are enough, the older segments are only remembered: one may be another process's, and grow.
-            let start = if room > 0 {
-                0
-            } else {
-                last_line(directory, &name)?
-            };
+            let start = if room > 0 { 0 } else { last_line(directory, &name)? };
             let end = read(directory, &name, start, |line| {
                 lines.push_back(line);
                 if lines.len() > room {
@@ -73,12 +69,7 @@ impl<'a> Follow<'a> {
 }
 
 /// Hands out the whole lines after `start` and returns where the last of them ends.
-fn read(
-    directory: &Directory,
-    name: &str,
-    start: u64,
-    mut each: impl FnMut(String),
-) -> Result<u64, Error> {
+fn read(directory: &Directory, name: &str, start: u64, mut each: impl FnMut(String)) -> Result<u64, Error> {
     let path = directory.path.join(name);
     let mut read = || -> io::Result<u64> {
         let mut file = File::open(&path)?;

@@ -91,9 +91,7 @@ impl Segment {
         }
         #[cfg(test)]
         self.faults.cut().map_err(Error::io("cut", &self.path))?;
-        self.file
-            .set_len(self.len)
-            .map_err(Error::io("cut", &self.path))?;
+        self.file.set_len(self.len).map_err(Error::io("cut", &self.path))?;
         self.is_suspect = false;
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Read and check the audit log.
 #[derive(Clone, Debug, clap::Subcommand)]
-pub enum AuditCommand {
+pub(super) enum AuditCommand {
     /// Print the newest records, one JSON object a line.
     Tail {
         /// How many.
@@ -33,7 +33,7 @@ pub enum AuditCommand {
 }
 
 /// Runs the command on the log in `data_dir`.
-pub fn run(command: AuditCommand, data_dir: &Path) -> anyhow::Result<()> {
+pub(super) fn run(command: AuditCommand, data_dir: &Path) -> anyhow::Result<()> {
     let directory = Directory::new(data_dir.join("audit"));
     let printed = print(command, &directory, &mut io::stdout().lock());
     match printed {
@@ -51,12 +51,7 @@ fn print(command: AuditCommand, directory: &Directory, out: &mut dyn Write) -> a
     }
 }
 
-fn tail(
-    directory: &Directory,
-    n: usize,
-    is_followed: bool,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
+fn tail(directory: &Directory, n: usize, is_followed: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let (mut lines, mut follow) = Follow::tail(directory, n)?;
     loop {
         for line in &lines {
@@ -77,8 +72,8 @@ fn show(directory: &Directory, request: &str, out: &mut dyn Write) -> anyhow::Re
         bail!("no record of request `{}`", escaped(request));
     }
     for line in lines {
-        let record: Value = serde_json::from_str(&line)
-            .context("a record is not JSON: run `portcullis audit verify`")?;
+        let record: Value =
+            serde_json::from_str(&line).context("a record is not JSON: run `portcullis audit verify`")?;
         show_record(&record, out)?;
     }
     Ok(())
@@ -127,9 +122,7 @@ fn verify(directory: &Directory, from: Option<&str>, out: &mut dyn Write) -> any
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 const FOLLOW_PAUSE: Duration = Duration::from_millis(200);

@@ -13,36 +13,19 @@ use std::path::Path;
 const SHORTEST_NEW_PASSWORD: usize = 8;
 
 /// The person `name`, after their password was asked for and found right.
-pub(super) async fn verified(
-    name: &str,
-    file: Option<&Path>,
-    context: &Context<'_>,
-) -> anyhow::Result<Person> {
+pub(super) async fn verified(name: &str, file: Option<&Path>, context: &Context<'_>) -> anyhow::Result<Person> {
     let password = ask(&format!("Password of {name}: "), file, "--password-file")?;
     verify(name, password, context).await
 }
 
 /// The person `name`, if this is their password.
-pub(super) async fn verify(
-    name: &str,
-    password: Secret<String>,
-    context: &Context<'_>,
-) -> anyhow::Result<Person> {
-    let Context {
-        store,
-        users,
-        clock,
-        ..
-    } = context;
+pub(super) async fn verify(name: &str, password: Secret<String>, context: &Context<'_>) -> anyhow::Result<Person> {
+    let Context { store, users, clock, .. } = context;
     Ok(identity::verify_person(store, users, name, password, clock).await?)
 }
 
 /// A password, from the file or the terminal. `option` is what to write where there is no terminal.
-pub(super) fn ask(
-    prompt: &str,
-    file: Option<&Path>,
-    option: &str,
-) -> anyhow::Result<Secret<String>> {
+pub(super) fn ask(prompt: &str, file: Option<&Path>, option: &str) -> anyhow::Result<Secret<String>> {
     match file {
         Some(file) => read(file),
         None => prompt_for(prompt, option),
@@ -66,13 +49,9 @@ pub(super) fn ask_new(prompt: &str, file: Option<&Path>) -> anyhow::Result<Secre
 
 fn prompt_for(prompt: &str, option: &str) -> anyhow::Result<Secret<String>> {
     if !io::stdin().is_terminal() {
-        return Err(usage(format!(
-            "a password is needed and there is no terminal to ask at; write {option} FILE"
-        )));
+        return Err(usage(format!("a password is needed and there is no terminal to ask at; write {option} FILE")));
     }
-    rpassword::prompt_password(prompt)
-        .map(Secret::new)
-        .context("cannot read a password from the terminal")
+    rpassword::prompt_password(prompt).map(Secret::new).context("cannot read a password from the terminal")
 }
 
 /// The first line of the file.
@@ -80,9 +59,7 @@ fn read(file: &Path) -> anyhow::Result<Secret<String>> {
     let failed = || format!("cannot read the password from {}", file.display());
     let limit = LONGEST_PASSWORD as u64 + 2;
     let mut text = String::new();
-    File::open(file)
-        .and_then(|file| file.take(limit).read_to_string(&mut text))
-        .with_context(failed)?;
+    File::open(file).and_then(|file| file.take(limit).read_to_string(&mut text)).with_context(failed)?;
     let line = text.lines().next().unwrap_or_default();
     if line.is_empty() {
         return Err(usage(format!("{} begins with no password", file.display())));
@@ -103,12 +80,7 @@ mod tests {
 
     #[test]
     fn a_password_file_holds_the_password_in_its_first_line() {
-        for text in [
-            "pass word",
-            "pass word\n",
-            "pass word\r\n",
-            "pass word\nsecond line\n",
-        ] {
+        for text in ["pass word", "pass word\n", "pass word\r\n", "pass word\nsecond line\n"] {
             let password = ask("", Some(file(text).path()), "").unwrap();
             assert_eq!(password.expose(), "pass word", "{text:?}");
         }
@@ -120,11 +92,7 @@ mod tests {
 
     #[test]
     fn a_new_password_is_not_short() {
-        assert!(
-            ask_new("", Some(file("1234567").path()))
-                .unwrap_err()
-                .is::<Usage>()
-        );
+        assert!(ask_new("", Some(file("1234567").path())).unwrap_err().is::<Usage>());
         assert!(ask_new("", Some(file("12345678").path())).is_ok());
     }
 }

@@ -21,7 +21,7 @@ const BASE_SCOPE: &str = "mcp";
 
 /// Access tokens for clients that cannot log in through a browser.
 #[derive(Debug, clap::Subcommand)]
-pub enum TokenCommand {
+pub(super) enum TokenCommand {
     /// Make a token for yourself; it is printed alone on standard output.
     Issue(Issue),
     /// List grants, latest first. Shows no token.
@@ -32,63 +32,60 @@ pub enum TokenCommand {
 
 /// `token issue`.
 #[derive(Debug, clap::Args)]
-pub struct Issue {
+pub(super) struct Issue {
     /// Whose token: their own password is asked for.
     #[arg(long, value_name = "NAME")]
-    pub user: String,
+    pub(super) user: String,
     /// The upstream it opens.
     #[arg(long, value_name = "UPSTREAM")]
-    pub route: String,
+    pub(super) route: String,
     /// How long it lives: 90s, 30m, 12h, 7d; at most 30d.
     #[arg(long, default_value = "1h", value_parser = ttl_s)]
-    pub ttl: i64,
+    pub(super) ttl: i64,
     /// A scope; repeat for more. Left out: mcp.
     #[arg(long = "scope", value_name = "SCOPE")]
-    pub scopes: Vec<String>,
+    pub(super) scopes: Vec<String>,
     /// The client it is for, as rules name it.
     #[arg(long, value_name = "ID", default_value = "cli")]
-    pub client: String,
+    pub(super) client: String,
     /// Read the password from the first line of this file.
     #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
+    pub(super) password_file: Option<PathBuf>,
 }
 
 /// `token list`.
 #[derive(Debug, clap::Args)]
-pub struct List {
+pub(super) struct List {
     /// Only this person's.
     #[arg(long, value_name = "NAME")]
-    pub user: Option<String>,
+    pub(super) user: Option<String>,
 }
 
 /// `token revoke`.
 #[derive(Debug, clap::Args)]
-pub struct Revoke {
+pub(super) struct Revoke {
     /// The grant's id, a token of it, or `-` to read either from standard input.
     #[arg(value_name = "GRANT|TOKEN|-")]
-    pub grant: String,
+    pub(super) grant: String,
     /// Who revokes: the grant's own user, or an admin. Their password is asked for.
     #[arg(long = "as", value_name = "NAME")]
-    pub by: String,
+    pub(super) by: String,
     /// Read the password from the first line of this file.
     #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
+    pub(super) password_file: Option<PathBuf>,
 }
 
 /// Runs one of the commands.
 ///
 /// # Errors
 /// What went wrong, for people; a [`super::context::Usage`] where the command line was.
-pub async fn run(command: TokenCommand, context: &Context<'_>) -> anyhow::Result<()> {
+pub(super) async fn run(command: TokenCommand, context: &Context<'_>) -> anyhow::Result<()> {
     match command {
         TokenCommand::Issue(args) => {
             let (grant, token) = issue(&args, context).await?;
             let until = clock::rfc3339(grant.expires_at_ms);
             eprintln!("grant {} for {} until {until}", grant.id, grant.resource);
-            eprintln!(
-                "revoke it with: portcullis token revoke {} --as {}",
-                grant.id, args.user
-            );
+            eprintln!("revoke it with: portcullis token revoke {} --as {}", grant.id, args.user);
             println!("{token}");
         }
         TokenCommand::List(args) => print!("{}", list(&args, context).await?),
@@ -127,29 +124,14 @@ async fn issue(args: &Issue, context: &Context<'_>) -> anyhow::Result<(Grant, St
 /// What can be found wrong before anybody types a password. Gives the route's resource URL.
 fn check(args: &Issue, context: &Context<'_>) -> anyhow::Result<Arc<str>> {
     let Some(resource) = context.resource(&args.route) else {
-        let known: Vec<&str> = context
-            .config
-            .upstreams
-            .keys()
-            .map(String::as_str)
-            .collect();
-        return Err(usage(format!(
-            "unknown upstream `{}`; there are: {}",
-            args.route,
-            known.join(", ")
-        )));
+        let known: Vec<&str> = context.config.upstreams.keys().map(String::as_str).collect();
+        return Err(usage(format!("unknown upstream `{}`; there are: {}", args.route, known.join(", "))));
     };
     if let Some(scope) = args.scopes.iter().find(|scope| !identity::is_scope(scope)) {
-        return Err(usage(format!(
-            "`{}` is not a scope (RFC 6749 §3.3)",
-            scope.escape_debug()
-        )));
+        return Err(usage(format!("`{}` is not a scope (RFC 6749 §3.3)", scope.escape_debug())));
     }
     if !identity::is_client_id(&args.client) {
-        return Err(usage(format!(
-            "`{}` is not a client id",
-            args.client.escape_debug()
-        )));
+        return Err(usage(format!("`{}` is not a client id", args.client.escape_debug())));
     }
     Ok(resource)
 }
@@ -163,9 +145,7 @@ fn scopes(asked: &[String]) -> Arc<[String]> {
 
 /// `30m` in seconds.
 fn ttl_s(text: &str) -> Result<i64, String> {
-    let (number, unit) = text
-        .split_at_checked(text.len().saturating_sub(1))
-        .unwrap_or_default();
+    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).unwrap_or_default();
     let unit_s = match unit {
         "s" => 1,
         "m" => 60,
@@ -187,41 +167,21 @@ fn ttl_s(text: &str) -> Result<i64, String> {
 
 async fn list(args: &List, context: &Context<'_>) -> anyhow::Result<String> {
     let grants = match &args.user {
-        Some(name) => {
-            context
-                .store
-                .grants_of(&Subject::User(name.as_str().into()))
-                .await?
-        }
+        Some(name) => context.store.grants_of(&Subject::User(name.as_str().into())).await?,
         None => context.store.grants().await?,
     };
     let mut text = String::new();
     for grant in &grants {
-        let Grant {
-            id,
-            subject,
-            client,
-            resource,
-            scopes,
-            made_by,
-            ..
-        } = grant;
+        let Grant { id, subject, client, resource, scopes, made_by, .. } = grant;
         let (scopes, state) = (scopes.join(" "), state(grant, context.clock.unix_ms()));
-        _ = writeln!(
-            text,
-            "{id}\t{subject}\t{client}\t{resource}\t{scopes}\t{made_by}\t{state}"
-        );
+        _ = writeln!(text, "{id}\t{subject}\t{client}\t{resource}\t{scopes}\t{made_by}\t{state}");
     }
     Ok(text)
 }
 
 fn state(grant: &Grant, now_ms: i64) -> String {
     match &grant.revoked {
-        Some(revoked) => format!(
-            "revoked {} by {}",
-            clock::rfc3339(revoked.at_ms),
-            revoked.by
-        ),
+        Some(revoked) => format!("revoked {} by {}", clock::rfc3339(revoked.at_ms), revoked.by),
         None if now_ms >= grant.expires_at_ms => {
             format!("expired {}", clock::rfc3339(grant.expires_at_ms))
         }
@@ -238,48 +198,31 @@ async fn revoke(args: &Revoke, context: &Context<'_>) -> anyhow::Result<String> 
     };
     let by = Subject::User(person.name.clone());
     if grant.subject != by && !person.is_in(ADMINS) {
-        bail!(
-            "grant `{id}` is {}'s; only they or an admin may revoke it",
-            grant.subject
-        );
+        bail!("grant `{id}` is {}'s; only they or an admin may revoke it", grant.subject);
     }
     let now_ms = context.clock.unix_ms();
-    Ok(
-        match context
-            .store
-            .revoke_grant(&id, &by.to_string(), now_ms)
-            .await?
-        {
-            Revocation::Done => format!("grant {id} of {} revoked", grant.subject),
-            Revocation::Before => {
-                format!("grant {id} of {} had been revoked before", grant.subject)
-            }
-            Revocation::Unknown => bail!("there is no grant `{id}` any more"),
-        },
-    )
+    Ok(match context.store.revoke_grant(&id, &by.to_string(), now_ms).await? {
+        Revocation::Done => format!("grant {id} of {} revoked", grant.subject),
+        Revocation::Before => {
+            format!("grant {id} of {} had been revoked before", grant.subject)
+        }
+        Revocation::Unknown => bail!("there is no grant `{id}` any more"),
+    })
 }
 
 /// The grant meant by an id or a token. A token is not verified: it only names a row, and the row says who may revoke it.
 fn grant_id(given: &str) -> anyhow::Result<String> {
-    let text = if given == "-" {
-        read_stdin()?
-    } else {
-        given.to_owned()
-    };
+    let text = if given == "-" { read_stdin()? } else { given.to_owned() };
     if !text.contains('.') {
         return Ok(text);
     }
-    identity::grant_named_in(&text)
-        .ok_or_else(|| usage("that is neither a grant's id nor a token of ours"))
+    identity::grant_named_in(&text).ok_or_else(|| usage("that is neither a grant's id nor a token of ours"))
 }
 
 fn read_stdin() -> anyhow::Result<String> {
     let mut text = String::new();
     let limit = identity::LONGEST_TOKEN as u64 + 2;
-    std::io::stdin()
-        .take(limit)
-        .read_to_string(&mut text)
-        .context("cannot read standard input")?;
+    std::io::stdin().take(limit).read_to_string(&mut text).context("cannot read standard input")?;
     Ok(text.trim().to_owned())
 }
 
@@ -304,13 +247,7 @@ mod tests {
     async fn verifier(world: &World) -> Verifier {
         let context = world.context().await;
         let keys = Keys::open(&context.data_dir).unwrap();
-        Verifier::new(
-            context.issuer,
-            keys.into(),
-            context.store,
-            context.clock,
-            10,
-        )
+        Verifier::new(context.issuer, keys.into(), context.store, context.clock, 10)
     }
 
     const RESOURCE: &str = "https://mcp.example.com/mcp/github";
@@ -322,65 +259,31 @@ mod tests {
 
         let (grant, token) = issue(&args("alice", &world), &context).await.unwrap();
 
-        let verified = verifier(&world)
-            .await
-            .verify(&token, RESOURCE)
-            .await
-            .unwrap();
+        let verified = verifier(&world).await.verify(&token, RESOURCE).await.unwrap();
         assert_eq!(verified.subject.to_string(), "user:alice");
-        assert_eq!(
-            (&*verified.client, &*verified.scopes),
-            ("cli", &["mcp".to_owned()][..])
-        );
+        assert_eq!((&*verified.client, &*verified.scopes), ("cli", &["mcp".to_owned()][..]));
         assert_eq!(verified.expires_at, context.clock.unix_seconds() + 3600);
-        let listed = list(
-            &List {
-                user: Some("alice".to_owned()),
-            },
-            &context,
-        )
-        .await
-        .unwrap();
-        assert!(listed.starts_with(&format!(
-            "{}\tuser:alice\tcli\t{RESOURCE}\tmcp\ttoken issue\tuntil ",
-            grant.id
-        )));
+        let listed = list(&List { user: Some("alice".to_owned()) }, &context).await.unwrap();
+        assert!(listed.starts_with(&format!("{}\tuser:alice\tcli\t{RESOURCE}\tmcp\ttoken issue\tuntil ", grant.id)));
         assert!(!listed.contains(&token));
 
-        let by_token = Revoke {
-            grant: token.clone(),
-            by: "alice".to_owned(),
-            password_file: Some(world.right_password()),
-        };
+        let by_token =
+            Revoke { grant: token.clone(), by: "alice".to_owned(), password_file: Some(world.right_password()) };
         revoke(&by_token, &context).await.unwrap();
 
         let refused = verifier(&world).await.verify(&token, RESOURCE).await;
         assert!(matches!(refused, Err(Error::Revoked)), "{refused:?}");
-        assert!(
-            list(&List { user: None }, &context)
-                .await
-                .unwrap()
-                .contains("by user:alice")
-        );
+        assert!(list(&List { user: None }, &context).await.unwrap().contains("by user:alice"));
     }
 
     #[tokio::test]
     async fn a_token_takes_the_users_own_password() {
         let world = World::new(&[("alice", &[]), ("root", &["admins"])]).await;
         let context = world.context().await;
-        let wrong = Issue {
-            password_file: Some(world.wrong_password()),
-            ..args("alice", &world)
-        };
-        for refused in [
-            issue(&wrong, &context).await,
-            issue(&args("nobody", &world), &context).await,
-        ] {
+        let wrong = Issue { password_file: Some(world.wrong_password()), ..args("alice", &world) };
+        for refused in [issue(&wrong, &context).await, issue(&args("nobody", &world), &context).await] {
             let refused = refused.unwrap_err();
-            assert!(
-                matches!(refused.downcast_ref(), Some(PasswordError::Wrong)),
-                "{refused}"
-            );
+            assert!(matches!(refused.downcast_ref(), Some(PasswordError::Wrong)), "{refused}");
         }
         assert_eq!(list(&List { user: None }, &context).await.unwrap(), "");
     }
@@ -397,44 +300,14 @@ mod tests {
         };
 
         let refused = revoke(&by("bob"), &context).await.unwrap_err();
-        assert!(
-            refused
-                .to_string()
-                .ends_with("only they or an admin may revoke it"),
-            "{refused}"
-        );
-        let wrong = Revoke {
-            password_file: Some(world.wrong_password()),
-            ..by("root")
-        };
+        assert!(refused.to_string().ends_with("only they or an admin may revoke it"), "{refused}");
+        let wrong = Revoke { password_file: Some(world.wrong_password()), ..by("root") };
         assert!(revoke(&wrong, &context).await.is_err());
-        assert_eq!(
-            context
-                .store
-                .grant(&grant.id)
-                .await
-                .unwrap()
-                .unwrap()
-                .revoked,
-            None
-        );
+        assert_eq!(context.store.grant(&grant.id).await.unwrap().unwrap().revoked, None);
 
-        assert!(
-            revoke(&by("root"), &context)
-                .await
-                .unwrap()
-                .ends_with("revoked")
-        );
-        assert!(
-            revoke(&by("alice"), &context)
-                .await
-                .unwrap()
-                .ends_with("had been revoked before")
-        );
-        let unknown = Revoke {
-            grant: "g_nope".to_owned(),
-            ..by("root")
-        };
+        assert!(revoke(&by("root"), &context).await.unwrap().ends_with("revoked"));
+        assert!(revoke(&by("alice"), &context).await.unwrap().ends_with("had been revoked before"));
+        let unknown = Revoke { grant: "g_nope".to_owned(), ..by("root") };
         assert!(revoke(&unknown, &context).await.is_err());
     }
 
@@ -442,27 +315,12 @@ mod tests {
     async fn what_cannot_be_issued_is_refused_before_a_password_is_asked_for() {
         let world = World::new(&[("alice", &[])]).await;
         let context = world.context().await;
-        let good = || Issue {
-            password_file: None,
-            ..args("alice", &world)
-        };
+        let good = || Issue { password_file: None, ..args("alice", &world) };
         let cases = [
-            Issue {
-                route: "githb".to_owned(),
-                ..good()
-            },
-            Issue {
-                scopes: vec!["a b".to_owned()],
-                ..good()
-            },
-            Issue {
-                scopes: vec![String::new()],
-                ..good()
-            },
-            Issue {
-                client: "a b".to_owned(),
-                ..good()
-            },
+            Issue { route: "githb".to_owned(), ..good() },
+            Issue { scopes: vec!["a b".to_owned()], ..good() },
+            Issue { scopes: vec![String::new()], ..good() },
+            Issue { client: "a b".to_owned(), ..good() },
         ];
         for case in cases {
             let refused = issue(&case, &context).await.unwrap_err();
@@ -472,30 +330,12 @@ mod tests {
 
     #[test]
     fn a_ttl_is_a_number_and_a_unit_up_to_thirty_days() {
-        for (text, expected) in [
-            ("1s", 1),
-            ("90s", 90),
-            ("30m", 1800),
-            ("1h", 3600),
-            ("30d", LONGEST_TTL_S),
-        ] {
+        for (text, expected) in [("1s", 1), ("90s", 90), ("30m", 1800), ("1h", 3600), ("30d", LONGEST_TTL_S)] {
             assert_eq!(ttl_s(text), Ok(expected), "{text}");
         }
-        for text in [
-            "",
-            "1",
-            "h",
-            "0s",
-            "-1h",
-            "+1h",
-            "1.5h",
-            "1 h",
-            "1H",
-            "31d",
-            "721h",
-            "99999999999999999999d",
-            "1ü",
-        ] {
+        for text in
+            ["", "1", "h", "0s", "-1h", "+1h", "1.5h", "1 h", "1H", "31d", "721h", "99999999999999999999d", "1ü"]
+        {
             assert!(ttl_s(text).is_err(), "{text}");
         }
     }

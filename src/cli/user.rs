@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// The people of this gateway.
 #[derive(Debug, clap::Subcommand)]
-pub enum UserCommand {
+pub(super) enum UserCommand {
     /// Print the hash of a password, for `identity.users` in the configuration.
     Hash(Hash),
     /// Add a person to `users.yaml` in `data_dir`.
@@ -24,36 +24,36 @@ pub enum UserCommand {
 
 /// `user hash`.
 #[derive(Debug, clap::Args)]
-pub struct Hash {
+pub(super) struct Hash {
     /// Read the password from the first line of this file.
     #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
+    pub(super) password_file: Option<PathBuf>,
 }
 
 /// `user add`.
 #[derive(Debug, clap::Args)]
-pub struct Add {
+pub(super) struct Add {
     /// The name: [a-z0-9._@-]{1,64}.
-    pub name: String,
+    pub(super) name: String,
     /// A group to be in; repeat for more. The first person is in `admins`.
     #[arg(long = "group", value_name = "GROUP")]
-    pub groups: Vec<String>,
+    pub(super) groups: Vec<String>,
     /// Read the new password from the first line of this file.
     #[arg(long, value_name = "FILE")]
-    pub password_file: Option<PathBuf>,
+    pub(super) password_file: Option<PathBuf>,
     /// The admin who adds; needed as soon as there is anybody.
     #[arg(long = "as", value_name = "ADMIN")]
-    pub admin: Option<String>,
+    pub(super) admin: Option<String>,
     /// Read the admin's password from the first line of this file.
     #[arg(long, value_name = "FILE")]
-    pub admin_password_file: Option<PathBuf>,
+    pub(super) admin_password_file: Option<PathBuf>,
 }
 
 /// Runs one of the commands. `hash` needs no context; see [`hash`].
 ///
 /// # Errors
 /// What went wrong, for people; a [`super::context::Usage`] where the command line was.
-pub async fn run(command: UserCommand, context: &Context<'_>) -> anyhow::Result<()> {
+pub(super) async fn run(command: UserCommand, context: &Context<'_>) -> anyhow::Result<()> {
     match command {
         UserCommand::Hash(args) => hash(&args),
         UserCommand::Add(args) => {
@@ -72,7 +72,7 @@ pub async fn run(command: UserCommand, context: &Context<'_>) -> anyhow::Result<
 ///
 /// # Errors
 /// When there is no password to hash.
-pub fn hash(args: &Hash) -> anyhow::Result<()> {
+pub(super) fn hash(args: &Hash) -> anyhow::Result<()> {
     let password = password::ask_new("Password: ", args.password_file.as_deref())?;
     println!("{}", PasswordHash::of(&password)?.to_phc());
     Ok(())
@@ -84,20 +84,11 @@ async fn add(args: &Add, context: &Context<'_>) -> anyhow::Result<String> {
     let groups = groups(args, context.users.is_empty())?;
     let is_first = context.users.is_empty();
     if !is_first {
-        authorise(
-            args.admin.as_deref(),
-            args.admin_password_file.as_deref(),
-            context,
-        )
-        .await?;
+        authorise(args.admin.as_deref(), args.admin_password_file.as_deref(), context).await?;
     }
     let prompt = format!("New password of {}: ", args.name);
     let password = password::ask_new(&prompt, args.password_file.as_deref())?;
-    let user = config::User {
-        name: args.name.clone(),
-        password_hash: PasswordHash::of(&password)?.to_phc(),
-        groups,
-    };
+    let user = config::User { name: args.name.clone(), password_hash: PasswordHash::of(&password)?.to_phc(), groups };
 
     let file = UsersFile::open(&context.data_dir)?;
     // Read again now that nobody else can write: two people must not both be the first.
@@ -111,9 +102,7 @@ async fn add(args: &Add, context: &Context<'_>) -> anyhow::Result<String> {
 
 fn check_unused(name: &str, users: &Users) -> anyhow::Result<()> {
     if !crate::identity::is_user_name(name) {
-        return Err(usage(format!(
-            "user name `{name}` is not of the form [a-z0-9._@-]{{1,64}}"
-        )));
+        return Err(usage(format!("user name `{name}` is not of the form [a-z0-9._@-]{{1,64}}")));
     }
     if users.get(name).is_some() {
         return Err(usage(format!("there is a user `{name}` already")));
@@ -122,14 +111,9 @@ fn check_unused(name: &str, users: &Users) -> anyhow::Result<()> {
 }
 
 fn groups(args: &Add, is_first: bool) -> anyhow::Result<Vec<String>> {
-    let is_fit = |group: &str| {
-        (1..=64).contains(&group.len()) && group.bytes().all(|c| c.is_ascii_graphic())
-    };
+    let is_fit = |group: &str| (1..=64).contains(&group.len()) && group.bytes().all(|c| c.is_ascii_graphic());
     if let Some(unfit) = args.groups.iter().find(|group| !is_fit(group)) {
-        return Err(usage(format!(
-            "group `{}` is not 1 to 64 visible ASCII characters",
-            unfit.escape_debug()
-        )));
+        return Err(usage(format!("group `{}` is not 1 to 64 visible ASCII characters", unfit.escape_debug())));
     }
     if !is_first {
         return Ok(args.groups.clone());
@@ -138,19 +122,13 @@ fn groups(args: &Add, is_first: bool) -> anyhow::Result<Vec<String>> {
         return Ok(vec![ADMINS.to_owned()]);
     }
     if !args.groups.iter().any(|group| group == ADMINS) {
-        return Err(usage(format!(
-            "the first person must be able to add others; write --group {ADMINS} too"
-        )));
+        return Err(usage(format!("the first person must be able to add others; write --group {ADMINS} too")));
     }
     Ok(args.groups.clone())
 }
 
 /// Asks the named admin for the password.
-async fn authorise(
-    admin: Option<&str>,
-    password_file: Option<&Path>,
-    context: &Context<'_>,
-) -> anyhow::Result<()> {
+async fn authorise(admin: Option<&str>, password_file: Option<&Path>, context: &Context<'_>) -> anyhow::Result<()> {
     let Some(admin) = admin else {
         return Err(usage("only an admin may add people; write --as ADMIN"));
     };
@@ -200,13 +178,9 @@ mod tests {
     async fn the_first_person_is_an_admin_and_needs_nobody() {
         let world = World::new(&[]).await;
 
-        let refused = add(&args("alice", &["ops"], &world), &world.context().await)
-            .await
-            .unwrap_err();
+        let refused = add(&args("alice", &["ops"], &world), &world.context().await).await.unwrap_err();
         assert!(refused.is::<Usage>(), "{refused}");
-        add(&args("alice", &[], &world), &world.context().await)
-            .await
-            .unwrap();
+        add(&args("alice", &[], &world), &world.context().await).await.unwrap();
 
         let users = world.context().await.users;
         assert!(users.get("alice").unwrap().is_in(ADMINS));
@@ -225,29 +199,12 @@ mod tests {
             add(&args, &world.context().await).await
         };
 
-        assert!(
-            add_as(None, world.right_password())
-                .await
-                .unwrap_err()
-                .is::<Usage>()
-        );
-        let wrong = add_as(Some("root"), world.wrong_password())
-            .await
-            .unwrap_err();
-        assert!(
-            matches!(wrong.downcast_ref(), Some(PasswordError::Wrong)),
-            "{wrong}"
-        );
-        let nobody = add_as(Some("eve"), world.right_password())
-            .await
-            .unwrap_err();
-        assert!(
-            matches!(nobody.downcast_ref(), Some(PasswordError::Wrong)),
-            "{nobody}"
-        );
-        let no_admin = add_as(Some("bob"), world.right_password())
-            .await
-            .unwrap_err();
+        assert!(add_as(None, world.right_password()).await.unwrap_err().is::<Usage>());
+        let wrong = add_as(Some("root"), world.wrong_password()).await.unwrap_err();
+        assert!(matches!(wrong.downcast_ref(), Some(PasswordError::Wrong)), "{wrong}");
+        let nobody = add_as(Some("eve"), world.right_password()).await.unwrap_err();
+        assert!(matches!(nobody.downcast_ref(), Some(PasswordError::Wrong)), "{nobody}");
+        let no_admin = add_as(Some("bob"), world.right_password()).await.unwrap_err();
         assert_eq!(no_admin.to_string(), "`bob` is not in group `admins`");
         assert!(world.context().await.users.get("eve").is_none());
 
@@ -261,15 +218,9 @@ mod tests {
         let (one, other) = (world.context().await, world.context().await);
         add(&args("alice", &[], &world), &one).await.unwrap();
 
-        let late = add(&args("mallory", &[], &world), &other)
-            .await
-            .unwrap_err();
+        let late = add(&args("mallory", &[], &world), &other).await.unwrap_err();
 
-        assert!(
-            late.to_string()
-                .contains("somebody else was added meanwhile"),
-            "{late}"
-        );
+        assert!(late.to_string().contains("somebody else was added meanwhile"), "{late}");
         assert!(world.context().await.users.get("mallory").is_none());
     }
 
@@ -277,9 +228,7 @@ mod tests {
     async fn a_name_is_taken_once_and_well_formed() {
         let world = World::new(&[("root", &["admins"])]).await;
         for name in ["root", "Root", "", "a b", "a:b"] {
-            let refused = add(&args(name, &[], &world), &world.context().await)
-                .await
-                .unwrap_err();
+            let refused = add(&args(name, &[], &world), &world.context().await).await.unwrap_err();
             assert!(refused.is::<Usage>(), "{name}: {refused}");
         }
     }

@@ -25,23 +25,14 @@ const WIDTH_MAX: usize = 100;
 impl Source {
     /// A text that could not be read as a tree (yet).
     pub(super) fn new(file: Arc<str>, text: Arc<str>) -> Self {
-        Source {
-            file,
-            text,
-            root: None,
-            secrets: Vec::new(),
-        }
+        Source { file, text, root: None, secrets: Vec::new() }
     }
 
     /// With its tree.
     pub(super) fn with_root(self, root: Node) -> Self {
         let mut secrets = Vec::new();
         sensitive::collect(&root, false, &mut secrets);
-        Source {
-            root: Some(root),
-            secrets,
-            ..self
-        }
+        Source { root: Some(root), secrets, ..self }
     }
 
     /// The text.
@@ -61,25 +52,16 @@ impl Source {
         }
         match self.find(&problem.path, problem.part) {
             Some(span) => self.mark(problem, span),
-            None => Problem {
-                location: Some(Location {
-                    file: Arc::clone(&self.file),
-                    line: 0,
-                    column: 0,
-                }),
-                ..problem
-            },
+            None => {
+                Problem { location: Some(Location { file: Arc::clone(&self.file), line: 0, column: 0 }), ..problem }
+            }
         }
     }
 
     /// The same problem, standing at `span`.
     pub(super) fn mark(&self, problem: Problem, span: Range<usize>) -> Problem {
         let (location, snippet) = self.place(span);
-        Problem {
-            location: Some(location),
-            snippet,
-            ..problem
-        }
+        Problem { location: Some(location), snippet, ..problem }
     }
 
     /// Where the value (or key) stands; for one that is not written, the nearest thing around it that is.
@@ -89,12 +71,8 @@ impl Source {
         let mut key: Option<&Entry> = None;
         for segment in path.segments() {
             let next = match (segment, &node.value) {
-                (Segment::Key(name), _) => {
-                    node.entry(name).map(|entry| (&entry.value, Some(entry)))
-                }
-                (Segment::Index(index), Value::List(elements)) => {
-                    elements.get(*index).map(|element| (element, None))
-                }
+                (Segment::Key(name), _) => node.entry(name).map(|entry| (&entry.value, Some(entry))),
+                (Segment::Index(index), Value::List(elements)) => elements.get(*index).map(|element| (element, None)),
                 (Segment::Index(_), _) => None,
             };
             let Some((value, entry)) = next else {
@@ -117,14 +95,8 @@ impl Source {
         let line = rest.split('\n').next().unwrap_or_default();
         let line = line.strip_suffix('\r').unwrap_or(line);
         let end = begin.saturating_add(line.len());
-        let prefix = self
-            .text
-            .get(begin..span.start.min(end))
-            .unwrap_or_default();
-        let marked = self
-            .text
-            .get(span.start..span.end.min(end))
-            .unwrap_or_default();
+        let prefix = self.text.get(begin..span.start.min(end)).unwrap_or_default();
+        let marked = self.text.get(span.start..span.end.min(end)).unwrap_or_default();
         let location = Location {
             file: Arc::clone(&self.file),
             line: before.matches('\n').count().saturating_add(1),
@@ -142,8 +114,7 @@ impl Source {
         let mut secrets: Vec<_> = self.secrets.iter().filter(is_here).cloned().collect();
         if self.root.is_none() {
             secrets.extend(
-                sensitive::guess(line)
-                    .map(|span| span.start.saturating_add(begin)..span.end.saturating_add(begin)),
+                sensitive::guess(line).map(|span| span.start.saturating_add(begin)..span.end.saturating_add(begin)),
             );
         }
         let blot = |(at, c): (usize, char)| {
@@ -162,13 +133,9 @@ impl Source {
 fn whole(node: &Node, key: Option<&Entry>, part: Part) -> Range<usize> {
     let is_container = matches!(node.value, Value::Map(_) | Value::List(_));
     match key {
-        Some(entry) if part == Part::Key || is_container || node.span.is_empty() => {
-            entry.key_span.clone()
-        }
+        Some(entry) if part == Part::Key || is_container || node.span.is_empty() => entry.key_span.clone(),
         _ => match &node.value {
-            Value::Map(entries) => entries
-                .first()
-                .map_or_else(|| node.span.clone(), |entry| entry.key_span.clone()),
+            Value::Map(entries) => entries.first().map_or_else(|| node.span.clone(), |entry| entry.key_span.clone()),
             _ => node.span.clone(),
         },
     }
@@ -180,11 +147,7 @@ fn snippet(location: &Location, line: &str, marked: usize) -> Option<String> {
     }
     let column = location.column.saturating_sub(1);
     // A long line is shown from a little before the mark.
-    let skip = if column > WIDTH_MAX.saturating_sub(20) {
-        column.saturating_sub(20)
-    } else {
-        0
-    };
+    let skip = if column > WIDTH_MAX.saturating_sub(20) { column.saturating_sub(20) } else { 0 };
     let mut shown: String = line.chars().skip(skip).take(WIDTH_MAX).collect();
     if skip > 0 {
         shown = format!("…{}", shown.chars().skip(1).collect::<String>());

@@ -40,15 +40,7 @@ pub(super) fn guess(line: &str) -> Option<Range<usize>> {
 
 /// Whether a value under this name is likely to be a credential. Said of header names and of keys of the file.
 pub(super) fn names_secret(name: &str) -> bool {
-    const WORDS: [&str; 7] = [
-        "authorization",
-        "auth",
-        "cookie",
-        "token",
-        "secret",
-        "password",
-        "apikey",
-    ];
+    const WORDS: [&str; 7] = ["authorization", "auth", "cookie", "token", "secret", "password", "apikey"];
     let name = name.to_ascii_lowercase().replace('_', "-");
     let last = name.rsplit('-').next().unwrap_or_default();
     // Not `key` alone: in this file that is the path of one.
@@ -70,9 +62,7 @@ pub(super) fn has_userinfo(url: &Url) -> bool {
 
 /// The parameter of the query that names a secret.
 pub(super) fn secret_parameter(url: &Url) -> Option<String> {
-    url.query_pairs()
-        .find(|(key, _)| names_secret(key))
-        .map(|(key, _)| key.into_owned())
+    url.query_pairs().find(|(key, _)| names_secret(key)).map(|(key, _)| key.into_owned())
 }
 
 #[cfg(test)]
@@ -96,31 +86,17 @@ mod tests {
         ] {
             assert!(names_secret(name), "{name}");
         }
-        for name in [
-            "key", "tokens", "author", "X-Team", "keys", "monkey", "url", "",
-        ] {
+        for name in ["key", "tokens", "author", "X-Team", "keys", "monkey", "url", ""] {
             assert!(!names_secret(name), "{name}");
         }
     }
 
     #[test]
     fn values_that_hold_secrets_are_told_from_others() {
-        for text in [
-            "Bearer abc",
-            "basic abc",
-            "https://me@a.example",
-            "ftp://a:b@c",
-            "https://a.example/?api_key=x",
-        ] {
+        for text in ["Bearer abc", "basic abc", "https://me@a.example", "ftp://a:b@c", "https://a.example/?api_key=x"] {
             assert!(holds_secret(text), "{text}");
         }
-        for text in [
-            "bearer",
-            "Basics of cooking",
-            "https://a.example/?toolset=all",
-            "me@a.example",
-            "",
-        ] {
+        for text in ["bearer", "Basics of cooking", "https://a.example/?toolset=all", "me@a.example", ""] {
             assert!(!holds_secret(text), "{text}");
         }
     }

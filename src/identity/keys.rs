@@ -84,10 +84,7 @@ impl Keys {
     /// When a key cannot be read or must not be used.
     pub fn open(data_dir: &Path) -> Result<Keys, Error> {
         let dir = data_dir.join("keys");
-        let failed = |source| Error::File {
-            path: dir.clone(),
-            source,
-        };
+        let failed = |source| Error::File { path: dir.clone(), source };
         files::make_private_dir(&dir).map_err(failed)?;
         // Two processes that start at the same moment agree on one key.
         let _lock = files::lock(&dir.join(".lock")).map_err(failed)?;
@@ -118,9 +115,10 @@ impl Keys {
 
     /// Whether the key `kid` of ours made this signature. The algorithm is the key's, whatever a token claims.
     pub(super) fn has_signed(&self, kid: &str, message: &[u8], signature: &str) -> bool {
-        self.keys.iter().filter(|key| key.kid == kid).any(|key| {
-            crypto::verify(signature, message, &key.public, Algorithm::ES256).unwrap_or(false)
-        })
+        self.keys
+            .iter()
+            .filter(|key| key.kid == kid)
+            .any(|key| crypto::verify(signature, message, &key.public, Algorithm::ES256).unwrap_or(false))
     }
 
     fn newest(&self) -> &Key {
@@ -133,11 +131,7 @@ impl Keys {
 impl Key {
     fn of_pem(pem: &[u8], made_at: SystemTime) -> Option<Key> {
         let private = EncodingKey::from_ec_pem(pem).ok()?;
-        let pair = EcdsaKeyPair::from_pkcs8(
-            &ECDSA_P256_SHA256_FIXED_SIGNING,
-            private.as_bytes(),
-            &SystemRandom::new(),
-        );
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, private.as_bytes(), &SystemRandom::new());
         let point = pair.ok()?.public_key().as_ref().to_vec();
         Some(Key {
             kid: thumbprint(&point),
@@ -164,20 +158,14 @@ fn thumbprint(point: &[u8]) -> String {
 
 /// x and y of an uncompressed point, in base64url.
 fn coordinates(point: &[u8]) -> (String, String) {
-    let (x, y) = point
-        .get(1..)
-        .and_then(|xy| xy.split_at_checked(32))
-        .expect("a P-256 point has 65 bytes");
+    let (x, y) = point.get(1..).and_then(|xy| xy.split_at_checked(32)).expect("a P-256 point has 65 bytes");
     (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y))
 }
 
 // === files ===
 
 fn read_all(dir: &Path) -> Result<Vec<Key>, Error> {
-    let failed = |source| Error::File {
-        path: dir.to_owned(),
-        source,
-    };
+    let failed = |source| Error::File { path: dir.to_owned(), source };
     let mut keys = Vec::new();
     for entry in fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -189,26 +177,16 @@ fn read_all(dir: &Path) -> Result<Vec<Key>, Error> {
 }
 
 fn read(path: &Path) -> Result<Key, Error> {
-    let failed = |source| Error::File {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| Error::File { path: path.to_owned(), source };
     let metadata = fs::metadata(path).map_err(failed)?;
     if metadata.permissions().mode() & 0o077 != 0 {
-        return Err(Error::Exposed {
-            path: path.to_owned(),
-        });
+        return Err(Error::Exposed { path: path.to_owned() });
     }
     let pem = fs::read(path).map_err(failed)?;
     let made_at = made_at(&metadata).map_err(failed)?;
-    let key = Key::of_pem(&pem, made_at).ok_or_else(|| Error::NotAKey {
-        path: path.to_owned(),
-    })?;
+    let key = Key::of_pem(&pem, made_at).ok_or_else(|| Error::NotAKey { path: path.to_owned() })?;
     if path.file_stem().is_none_or(|stem| stem != key.kid.as_str()) {
-        return Err(Error::Misnamed {
-            path: path.to_owned(),
-            kid: key.kid,
-        });
+        return Err(Error::Misnamed { path: path.to_owned(), kid: key.kid });
     }
     Ok(key)
 }
@@ -219,16 +197,12 @@ fn made_at(metadata: &Metadata) -> io::Result<SystemTime> {
 
 /// Makes a key pair and its file.
 fn make(dir: &Path) -> Result<Key, Error> {
-    let pkcs8 =
-        EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
-            .map_err(|_| Error::Crypto)?;
+    let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
+        .map_err(|_| Error::Crypto)?;
     let pem = pem(pkcs8.as_ref());
     let key = Key::of_pem(pem.as_bytes(), SystemTime::UNIX_EPOCH).ok_or(Error::Crypto)?;
     let path = dir.join(format!("{}.pem", key.kid));
-    files::replace(&path, pem.as_bytes()).map_err(|source| Error::File {
-        path: path.clone(),
-        source,
-    })?;
+    files::replace(&path, pem.as_bytes()).map_err(|source| Error::File { path: path.clone(), source })?;
     read(&path)
 }
 
@@ -256,8 +230,8 @@ pub(super) mod tests {
         pub(crate) fn public_forms(&self) -> Vec<Vec<u8>> {
             let key = self.newest();
             let mut der = vec![
-                0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06,
-                0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+                0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86,
+                0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
             ];
             der.extend(&key.point);
             let pem = pem(&der).replace("PRIVATE", "PUBLIC");
@@ -287,10 +261,7 @@ pub(super) mod tests {
 
         assert_eq!(first.signing_kid(), second.signing_kid());
         let path = dir.path().join(format!("keys/{}.pem", first.signing_kid()));
-        assert_eq!(
-            fs::metadata(path).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
         let signature = first.sign(b"message").unwrap();
         assert!(second.has_signed(first.signing_kid(), b"message", &signature));
         assert!(!second.has_signed(first.signing_kid(), b"messagf", &signature));
@@ -320,8 +291,7 @@ pub(super) mod tests {
         let signature = old.sign(b"message").unwrap();
         let new = make(&dir.path().join("keys")).unwrap();
         let path = dir.path().join(format!("keys/{}.pem", new.kid));
-        let later =
-            fs::metadata(&path).unwrap().modified().unwrap() + std::time::Duration::from_secs(5);
+        let later = fs::metadata(&path).unwrap().modified().unwrap() + std::time::Duration::from_secs(5);
         fs::File::open(&path).unwrap().set_modified(later).unwrap();
 
         let both = Keys::open(dir.path()).unwrap();
@@ -338,11 +308,7 @@ pub(super) mod tests {
         let keys = Keys::open(dir.path()).unwrap();
         let good = dir.path().join(format!("keys/{}.pem", keys.signing_kid()));
         let other = dir.path().join("keys/other.pem");
-        files::replace(
-            &other,
-            b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
-        )
-        .unwrap();
+        files::replace(&other, b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n").unwrap();
         assert!(matches!(Keys::open(dir.path()), Err(Error::NotAKey { .. })));
 
         files::replace(&other, &fs::read(&good).unwrap()).unwrap();

@@ -14,9 +14,7 @@ mod verifier;
 
 pub use error::Error;
 pub use keys::{Error as KeysError, Keys};
-pub use password::{
-    Error as PasswordError, LONGEST_PASSWORD, PasswordHash, UnfitHash, verify_person,
-};
+pub use password::{Error as PasswordError, LONGEST_PASSWORD, PasswordHash, UnfitHash, verify_person};
 pub use principal::{Principal, Subject};
 pub use token::{Claims, LONGEST_TOKEN, grant_named_in, is_scope, issue};
 pub use users::{ADMINS, Error as UsersError, Person, Users, UsersFile};

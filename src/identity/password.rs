@@ -42,9 +42,7 @@ pub enum UnfitHash {
     #[error("not an Argon2id hash (version 19); make one with `portcullis user hash`")]
     Algorithm,
     /// Too cheap to guess against.
-    #[error(
-        "the hash is too weak: Argon2id needs m of at least 7168 (KiB); make one with `portcullis user hash`"
-    )]
+    #[error("the hash is too weak: Argon2id needs m of at least 7168 (KiB); make one with `portcullis user hash`")]
     Weak,
     /// Too dear to check.
     #[error("the hash costs too much to check: at most m=1048576 (KiB), t=32")]
@@ -87,8 +85,8 @@ impl PasswordHash {
         if !(1..=LONGEST_PASSWORD).contains(&password.len()) {
             return Err(Error::Length);
         }
-        let params = Params::new(MEMORY_KIB, PASSES, LANES, None)
-            .expect("the numbers above are within Argon2's ranges");
+        let params =
+            Params::new(MEMORY_KIB, PASSES, LANES, None).expect("the numbers above are within Argon2's ranges");
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
         Ok(PasswordHash(Arc::new(argon2.hash_password(password)?)))
     }
@@ -117,10 +115,7 @@ impl PasswordHash {
 
     fn is_of(&self, password: &Secret<String>) -> bool {
         let password = password.expose().as_bytes();
-        password.len() <= LONGEST_PASSWORD
-            && Argon2::default()
-                .verify_password(password, &*self.0)
-                .is_ok()
+        password.len() <= LONGEST_PASSWORD && Argon2::default().verify_password(password, &*self.0).is_ok()
     }
 
     /// The hash as it is written in `users.yaml`.
@@ -158,10 +153,7 @@ pub async fn verify_person(
         return Err(Error::Paused { until_ms });
     }
     let person = users.get(name);
-    let hash = person.map_or_else(
-        || users.decoy().unwrap_or_else(decoy),
-        |it| it.password.clone(),
-    );
+    let hash = person.map_or_else(|| users.decoy().unwrap_or_else(decoy), |it| it.password.clone());
     let is_right = check(hash, password).await;
     match person {
         Some(person) if is_right => {
@@ -180,9 +172,8 @@ async fn check(hash: PasswordHash, password: Secret<String>) -> bool {
 
 /// What a name is checked against when there is nobody at all.
 fn decoy() -> PasswordHash {
-    static DECOY: LazyLock<PasswordHash> = LazyLock::new(|| {
-        PasswordHash::of(&Secret::new("nobody's".to_owned())).expect("it has a fitting length")
-    });
+    static DECOY: LazyLock<PasswordHash> =
+        LazyLock::new(|| PasswordHash::of(&Secret::new("nobody's".to_owned())).expect("it has a fitting length"));
     DECOY.clone()
 }
 
@@ -211,10 +202,7 @@ mod tests {
     fn a_password_has_a_length() {
         let of_length = |n: usize| PasswordHash::of(&secret(&"a".repeat(n)));
         assert!(of_length(LONGEST_PASSWORD).is_ok());
-        assert!(matches!(
-            of_length(LONGEST_PASSWORD + 1),
-            Err(Error::Length)
-        ));
+        assert!(matches!(of_length(LONGEST_PASSWORD + 1), Err(Error::Length)));
         assert!(matches!(of_length(0), Err(Error::Length)));
     }
 
@@ -224,37 +212,18 @@ mod tests {
         let cases = [
             ("hunter2".to_owned(), UnfitHash::Malformed),
             (String::new(), UnfitHash::Malformed),
-            (
-                "$argon2id$v=19$m=19456,t=2,p=1".to_owned(),
-                UnfitHash::Malformed,
-            ),
-            (
-                format!("$argon2i$v=19$m=19456,t=2,p=1{tail}"),
-                UnfitHash::Algorithm,
-            ),
-            (
-                format!("$argon2id$v=16$m=19456,t=2,p=1{tail}"),
-                UnfitHash::Algorithm,
-            ),
-            (
-                format!("$argon2id$m=19456,t=2,p=1{tail}"),
-                UnfitHash::Algorithm,
-            ),
+            ("$argon2id$v=19$m=19456,t=2,p=1".to_owned(), UnfitHash::Malformed),
+            (format!("$argon2i$v=19$m=19456,t=2,p=1{tail}"), UnfitHash::Algorithm),
+            (format!("$argon2id$v=16$m=19456,t=2,p=1{tail}"), UnfitHash::Algorithm),
+            (format!("$argon2id$m=19456,t=2,p=1{tail}"), UnfitHash::Algorithm),
             (format!("$argon2id$v=19$m=8,t=1,p=1{tail}"), UnfitHash::Weak),
-            (
-                format!("$argon2id$v=19$m=4194304,t=1,p=1{tail}"),
-                UnfitHash::Dear,
-            ),
-            (
-                format!("$argon2id$v=19$m=19456,t=1000,p=1{tail}"),
-                UnfitHash::Dear,
-            ),
+            (format!("$argon2id$v=19$m=4194304,t=1,p=1{tail}"), UnfitHash::Dear),
+            (format!("$argon2id$v=19$m=19456,t=1000,p=1{tail}"), UnfitHash::Dear),
         ];
         for (text, why) in cases {
             assert_eq!(PasswordHash::parse(&text).err(), Some(why), "{text}");
         }
-        PasswordHash::parse(&format!("$argon2id$v=19$m=7168,t=5,p=1{tail}"))
-            .expect("the twin is fine");
+        PasswordHash::parse(&format!("$argon2id$v=19$m=7168,t=5,p=1{tail}")).expect("the twin is fine");
     }
 
     async fn store() -> (tempfile::TempDir, Store) {
@@ -268,14 +237,10 @@ mod tests {
         let (_dir, store) = store().await;
         let users = users(&[("alice", &["ops"])]);
 
-        let person =
-            verify_person(&store, &users, "alice", secret(PASSWORD), &Clock::manual(0)).await;
+        let person = verify_person(&store, &users, "alice", secret(PASSWORD), &Clock::manual(0)).await;
 
         let person = person.unwrap();
-        assert_eq!(
-            (&*person.name, &*person.groups),
-            ("alice", &["ops".to_owned()][..])
-        );
+        assert_eq!((&*person.name, &*person.groups), ("alice", &["ops".to_owned()][..]));
     }
 
     #[tokio::test]
@@ -283,8 +248,7 @@ mod tests {
         let (_dir, store) = store().await;
         let users = users(&[("alice", &[])]);
         for name in ["alice", "nobody", "", "ALICE", "a b"] {
-            let refused =
-                verify_person(&store, &users, name, secret("wrong"), &Clock::manual(0)).await;
+            let refused = verify_person(&store, &users, name, secret("wrong"), &Clock::manual(0)).await;
             assert!(matches!(refused, Err(Error::Wrong)), "{name}: {refused:?}");
         }
         assert_eq!(store.login_state("nobody").await.unwrap().failures, 1);
@@ -300,15 +264,10 @@ mod tests {
         }
 
         let paused = verify_person(&store, &users, "alice", secret(PASSWORD), &clock).await;
-        assert!(
-            matches!(paused, Err(Error::Paused { until_ms: 1_000 })),
-            "{paused:?}"
-        );
+        assert!(matches!(paused, Err(Error::Paused { until_ms: 1_000 })), "{paused:?}");
 
         clock.advance_ms(1_000);
-        verify_person(&store, &users, "alice", secret(PASSWORD), &clock)
-            .await
-            .unwrap();
+        verify_person(&store, &users, "alice", secret(PASSWORD), &clock).await.unwrap();
         assert_eq!(store.login_state("alice").await.unwrap().failures, 0);
     }
 }

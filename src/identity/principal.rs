@@ -67,10 +67,7 @@ mod tests {
         let verified = verified("user:alice");
         let groups = |users: &Users| Principal::of(&verified, users).map(|p| p.groups.to_vec());
 
-        assert_eq!(
-            groups(&users(&[("alice", &["ops"])])),
-            Some(vec!["ops".to_owned()])
-        );
+        assert_eq!(groups(&users(&[("alice", &["ops"])])), Some(vec!["ops".to_owned()]));
         assert_eq!(groups(&users(&[("alice", &[])])), Some(vec![]));
         assert_eq!(groups(&users(&[("bob", &["ops"])])), None);
     }

@@ -68,11 +68,7 @@ struct Payload {
     scope: String,
     iat: i64,
     exp: i64,
-    #[serde(
-        default,
-        deserialize_with = "present",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     nbf: Option<i64>,
     jti: String,
     grant: String,
@@ -99,11 +95,7 @@ impl Claims {
 /// # Errors
 /// When the key does not sign.
 pub fn issue(keys: &Keys, claims: &Claims) -> Result<String, KeysError> {
-    let header = WrittenHeader {
-        typ: "at+jwt",
-        alg: "ES256",
-        kid: keys.signing_kid(),
-    };
+    let header = WrittenHeader { typ: "at+jwt", alg: "ES256", kid: keys.signing_kid() };
     let payload = Payload {
         iss: claims.issuer.to_string(),
         sub: claims.subject.to_string(),
@@ -141,9 +133,7 @@ pub(super) fn verify(token: &str, keys: &Keys, issuer: &str, now: i64) -> Result
 /// The grant a token names, unverified: for commands that look up a grant, never to let anybody in.
 pub fn grant_named_in(token: &str) -> Option<String> {
     let parts = Parts::of(token).ok()?;
-    decode::<Payload>(parts.payload)
-        .ok()
-        .map(|payload| payload.grant)
+    decode::<Payload>(parts.payload).ok().map(|payload| payload.grant)
 }
 
 // === parts ===
@@ -165,12 +155,7 @@ impl<'a> Parts<'a> {
             let (message, signature) = token.rsplit_once('.')?;
             let (header, payload) = message.split_once('.')?;
             let has_all = ![header, payload, signature].contains(&"");
-            (has_all && !payload.contains('.')).then_some(Parts {
-                header,
-                payload,
-                signature,
-                message,
-            })
+            (has_all && !payload.contains('.')).then_some(Parts { header, payload, signature, message })
         };
         split().ok_or(Error::Malformed("not three parts"))
     }
@@ -233,9 +218,7 @@ fn claims(payload: Payload) -> Result<Claims, Error> {
 
 /// RFC 6749 §3.3: names separated by single spaces; at least one.
 fn scopes(text: &str) -> Option<Arc<[String]>> {
-    text.split(' ')
-        .map(|scope| is_scope(scope).then(|| scope.to_owned()))
-        .collect()
+    text.split(' ').map(|scope| is_scope(scope).then(|| scope.to_owned())).collect()
 }
 
 /// RFC 6749 §3.3 `scope-token`: visible ASCII without `"` and `\`.
@@ -253,9 +236,7 @@ fn encode(part: &impl Serialize) -> String {
 
 /// One object. Members we read must be there once and of their type; serde refuses the rest.
 fn decode<T: DeserializeOwned>(part: &str) -> Result<T, Error> {
-    let json = URL_SAFE_NO_PAD
-        .decode(part)
-        .map_err(|_| Error::Malformed("not base64url"))?;
+    let json = URL_SAFE_NO_PAD.decode(part).map_err(|_| Error::Malformed("not base64url"))?;
     // A struct could also be read from an array, by position.
     if json.first() != Some(&b'{') {
         return Err(Error::Malformed("not a JSON object"));

@@ -9,10 +9,7 @@ const NOW: i64 = 1_800_000_000;
 
 /// The header and payload of a good token; each test changes one thing in them.
 fn header(keys: &Keys) -> String {
-    format!(
-        r#"{{"typ":"at+jwt","alg":"ES256","kid":"{}"}}"#,
-        keys.signing_kid()
-    )
+    format!(r#"{{"typ":"at+jwt","alg":"ES256","kid":"{}"}}"#, keys.signing_kid())
 }
 
 const PAYLOAD: &str = r#"{"iss":"https://mcp.example.com","sub":"user:alice","aud":"https://mcp.example.com/mcp/github","client_id":"cli","scope":"mcp deploy","iat":1800000000,"exp":1800000600,"jti":"t_1","grant":"g_1"}"#;
@@ -70,13 +67,8 @@ fn what_we_issue_verifies_and_says_what_it_was_given() {
 
     assert_eq!(accepted(&keys, &token), claims);
     assert_eq!(grant_named_in(&token).as_deref(), Some("g_1"));
-    let header = URL_SAFE_NO_PAD
-        .decode(token.split('.').next().unwrap())
-        .unwrap();
-    let expected = format!(
-        r#"{{"typ":"at+jwt","alg":"ES256","kid":"{}"}}"#,
-        keys.signing_kid()
-    );
+    let header = URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap();
+    let expected = format!(r#"{{"typ":"at+jwt","alg":"ES256","kid":"{}"}}"#, keys.signing_kid());
     assert_eq!(String::from_utf8(header).unwrap(), expected);
     assert_ne!(issue(&keys, &claims).unwrap(), token, "jti differs");
 }
@@ -105,30 +97,16 @@ fn the_header_is_read_strictly() {
         "1",
         r#"["at+jwt"]"#,
     ] {
-        assert_eq!(
-            refusal(&keys, &change(r#""at+jwt""#, typ)),
-            "malformed",
-            "typ {typ}"
-        );
+        assert_eq!(refusal(&keys, &change(r#""at+jwt""#, typ)), "malformed", "typ {typ}");
     }
-    assert_eq!(
-        refusal(&keys, &change(r#""typ":"at+jwt","#, "")),
-        "malformed",
-        "no typ"
-    );
+    assert_eq!(refusal(&keys, &change(r#""typ":"at+jwt","#, "")), "malformed", "no typ");
 
     // RS-08: only our algorithm, though the signature is right.
-    for alg in [
-        "none", "NONE", "nOnE", "", "es256", "ES256 ", "ES384", "RS256", "PS256", "HS256", "EdDSA",
-    ] {
+    for alg in ["none", "NONE", "nOnE", "", "es256", "ES256 ", "ES384", "RS256", "PS256", "HS256", "EdDSA"] {
         let token = change(r#""ES256""#, &format!("\"{alg}\""));
         assert_eq!(refusal(&keys, &token), "malformed", "alg {alg}");
     }
-    assert_eq!(
-        refusal(&keys, &change(r#""alg":"ES256","#, "")),
-        "malformed",
-        "no alg"
-    );
+    assert_eq!(refusal(&keys, &change(r#""alg":"ES256","#, "")), "malformed", "no alg");
 
     // RS-08: extensions that change what is signed or must be understood.
     for more in [
@@ -162,11 +140,7 @@ fn a_header_does_not_choose_the_key() {
         // Not looked at: neither does it harm a token of ours …
         accepted(&keys, &forge(&keys, &header, PAYLOAD));
         // … nor does it help one signed with the key it offers.
-        assert_eq!(
-            refusal(&keys, &forge(&other, &header, PAYLOAD)),
-            "signature",
-            "{reference}"
-        );
+        assert_eq!(refusal(&keys, &forge(&other, &header, PAYLOAD)), "signature", "{reference}");
     }
 }
 
@@ -178,27 +152,12 @@ fn keys_of_another() -> Keys {
 fn only_a_key_of_ours_under_its_own_name_counts() {
     let (keys, other) = (keys(), keys_of_another());
     // RS-07, RS-09: another key, under its own name and under ours.
-    assert_eq!(
-        refusal(&keys, &forge(&other, &header(&other), PAYLOAD)),
-        "signature"
-    );
-    assert_eq!(
-        refusal(&keys, &forge(&other, &header(&keys), PAYLOAD)),
-        "signature"
-    );
-    assert_eq!(
-        refusal(&keys, &forge(&keys, &header(&other), PAYLOAD)),
-        "signature"
-    );
+    assert_eq!(refusal(&keys, &forge(&other, &header(&other), PAYLOAD)), "signature");
+    assert_eq!(refusal(&keys, &forge(&other, &header(&keys), PAYLOAD)), "signature");
+    assert_eq!(refusal(&keys, &forge(&keys, &header(&other), PAYLOAD)), "signature");
 
     let kid = keys.signing_kid();
-    let change = |to: &str| {
-        forge(
-            &keys,
-            &replaced(&header(&keys), &format!("\"{kid}\""), to),
-            PAYLOAD,
-        )
-    };
+    let change = |to: &str| forge(&keys, &replaced(&header(&keys), &format!("\"{kid}\""), to), PAYLOAD);
     accepted(&keys, &change(&format!("\"{kid}\"")));
     for wrong in [
         format!("\"{kid}.pem\""),
@@ -256,29 +215,17 @@ fn a_signature_has_one_form() {
     let cases = [
         ("empty", String::new()),
         ("one byte", "AA".to_owned()),
-        (
-            "truncated text",
-            signature[..signature.len() - 1].to_owned(),
-        ),
+        ("truncated text", signature[..signature.len() - 1].to_owned()),
         ("truncated bytes", base64url(&bytes[..63])),
         ("longer", base64url([&bytes[..], &[0]].concat())),
         ("twice", base64url([&bytes[..], &bytes[..]].concat())),
         ("padded", format!("{signature}==")),
         ("half padded", format!("{signature}=")),
         ("newline at the end", format!("{signature}\n")),
-        (
-            "newline inside",
-            format!("{}\n{}", &signature[..40], &signature[40..]),
-        ),
+        ("newline inside", format!("{}\n{}", &signature[..40], &signature[40..])),
         ("space before", format!(" {signature}")),
-        (
-            "standard alphabet",
-            signature.replace('-', "+").replace('_', "/") + "+/",
-        ),
-        (
-            "other last bits",
-            format!("{}{}", &signature[..signature.len() - 1], next_letter(last)),
-        ),
+        ("standard alphabet", signature.replace('-', "+").replace('_', "/") + "+/"),
+        ("other last bits", format!("{}{}", &signature[..signature.len() - 1], next_letter(last))),
         ("r is zero", base64url([&[0; 32], s].concat())),
         ("s is zero", base64url([r, &[0; 32]].concat())),
         ("both are zero", base64url([0; 64])),
@@ -290,10 +237,7 @@ fn a_signature_has_one_form() {
     ];
     for (what, signature) in cases {
         let refusal = refusal(&keys, &format!("{message}.{signature}"));
-        assert!(
-            ["malformed", "signature"].contains(&refusal),
-            "{what}: {refusal}"
-        );
+        assert!(["malformed", "signature"].contains(&refusal), "{what}: {refusal}");
     }
 }
 
@@ -321,9 +265,7 @@ fn a_token_has_three_parts_of_base64url() {
     let keys = keys();
     let good = forge(&keys, &header(&keys), PAYLOAD);
     let parts: Vec<&str> = good.split('.').collect();
-    let [header, payload, signature] = parts[..] else {
-        unreachable!()
-    };
+    let [header, payload, signature] = parts[..] else { unreachable!() };
     accepted(&keys, &good);
     let cases = [
         String::new(),
@@ -351,36 +293,18 @@ fn a_token_has_three_parts_of_base64url() {
     ];
     for token in cases {
         let refusal = refusal(&keys, &token);
-        assert!(
-            ["malformed", "signature"].contains(&refusal),
-            "{token:?}: {refusal}"
-        );
+        assert!(["malformed", "signature"].contains(&refusal), "{token:?}: {refusal}");
     }
     // A nested token and an encrypted one are not tokens either.
-    assert_eq!(
-        refusal(
-            &keys,
-            &forge(&keys, &self::header(&keys), &format!("\"{good}\""))
-        ),
-        "malformed"
-    );
+    assert_eq!(refusal(&keys, &forge(&keys, &self::header(&keys), &format!("\"{good}\""))), "malformed");
 }
 
 #[test]
 fn a_token_is_at_most_eight_kibibytes() {
     let keys = keys();
-    let with_scope = |n: usize| {
-        forge(
-            &keys,
-            &header(&keys),
-            &replaced(PAYLOAD, "mcp deploy", &format!("mcp {}", "x".repeat(n))),
-        )
-    };
-    let fits = (5_000..6_200)
-        .rev()
-        .map(with_scope)
-        .find(|token| token.len() <= LONGEST_TOKEN)
-        .unwrap();
+    let with_scope =
+        |n: usize| forge(&keys, &header(&keys), &replaced(PAYLOAD, "mcp deploy", &format!("mcp {}", "x".repeat(n))));
+    let fits = (5_000..6_200).rev().map(with_scope).find(|token| token.len() <= LONGEST_TOKEN).unwrap();
     assert!(fits.len() > LONGEST_TOKEN - 4);
     accepted(&keys, &fits);
     assert_eq!(refusal(&keys, &with_scope(6_200)), "malformed");
@@ -459,11 +383,7 @@ fn claims_are_of_their_type_and_all_there() {
         ),
         (
             r#""iss":"https://mcp.example.com""#,
-            vec![
-                r#""iss":1"#,
-                r#""iss":null"#,
-                r#""iss":["https://mcp.example.com"]"#,
-            ],
+            vec![r#""iss":1"#, r#""iss":null"#, r#""iss":["https://mcp.example.com"]"#],
         ),
         (
             r#""client_id":"cli""#,
@@ -488,19 +408,8 @@ fn claims_are_of_their_type_and_all_there() {
                 r#""scp":"mcp""#,
             ],
         ),
-        (
-            r#""jti":"t_1""#,
-            vec![r#""jti":1"#, r#""jti":"""#, r#""jti":null"#],
-        ),
-        (
-            r#""grant":"g_1""#,
-            vec![
-                r#""grant":1"#,
-                r#""grant":"""#,
-                r#""grant":null"#,
-                r#""grant":["g_1"]"#,
-            ],
-        ),
+        (r#""jti":"t_1""#, vec![r#""jti":1"#, r#""jti":"""#, r#""jti":null"#]),
+        (r#""grant":"g_1""#, vec![r#""grant":1"#, r#""grant":"""#, r#""grant":null"#, r#""grant":["g_1"]"#]),
     ];
     for (good, bad) in wrong {
         accepted(&keys, &change(good, good));
@@ -509,28 +418,12 @@ fn claims_are_of_their_type_and_all_there() {
         }
         // Missing, and written twice.
         let (comma_before, comma_after) = (format!(",{good}"), format!("{good},"));
-        let cut = if PAYLOAD.contains(&comma_before) {
-            comma_before
-        } else {
-            comma_after
-        };
-        assert_eq!(
-            refusal(&keys, &change(&cut, "")),
-            "malformed",
-            "without {good}"
-        );
-        assert_eq!(
-            refusal(&keys, &change(good, &format!("{good},{good}"))),
-            "malformed",
-            "twice {good}"
-        );
+        let cut = if PAYLOAD.contains(&comma_before) { comma_before } else { comma_after };
+        assert_eq!(refusal(&keys, &change(&cut, "")), "malformed", "without {good}");
+        assert_eq!(refusal(&keys, &change(good, &format!("{good},{good}"))), "malformed", "twice {good}");
     }
     for escaped in [r#"{"\u0065xp":9800000600,"#, r#"{"\u0073ub":"user:bob","#] {
-        assert_eq!(
-            refusal(&keys, &change("{", escaped)),
-            "malformed",
-            "{escaped}"
-        );
+        assert_eq!(refusal(&keys, &change("{", escaped)), "malformed", "{escaped}");
     }
     let by_position = r#"["https://mcp.example.com","user:alice","https://mcp.example.com/mcp/github","cli","mcp",1800000000,1800000600,1800000000,"t","g"]"#;
     for payload in [
@@ -591,11 +484,7 @@ fn the_issuer_is_compared_byte_for_byte() {
             &forge(
                 &keys,
                 &header(&keys),
-                &replaced(
-                    PAYLOAD,
-                    r#""iss":"https://mcp.example.com""#,
-                    &format!(r#""iss":"{issuer}""#),
-                ),
+                &replaced(PAYLOAD, r#""iss":"https://mcp.example.com""#, &format!(r#""iss":"{issuer}""#)),
             ),
         )
     };
@@ -620,17 +509,9 @@ fn nothing_a_stranger_writes_is_told_back() {
     let secret = "SECRET-IN-TOKEN";
     for token in [
         secret.to_owned(),
-        forge(
-            &keys,
-            &header(&keys),
-            &replaced(PAYLOAD, "user:alice", secret),
-        ),
+        forge(&keys, &header(&keys), &replaced(PAYLOAD, "user:alice", secret)),
         forge(&keys, &replaced(&header(&keys), "ES256", secret), PAYLOAD),
-        forge(
-            &keys,
-            &header(&keys),
-            &replaced(PAYLOAD, "https://mcp.example.com\"", &format!("{secret}\"")),
-        ),
+        forge(&keys, &header(&keys), &replaced(PAYLOAD, "https://mcp.example.com\"", &format!("{secret}\""))),
     ] {
         let error = verify(&token, &keys, ISSUER, NOW).unwrap_err();
         assert_eq!(error.public(), "the access token is not valid");

@@ -47,9 +47,7 @@ pub enum Error {
     #[error("user name `{0}` is not of the form [a-z0-9._@-]{{1,64}}")]
     Name(String),
     /// Two of the same name.
-    #[error(
-        "user `{0}` is written twice; `gateway.yaml` and `users.yaml` in `data_dir` count together"
-    )]
+    #[error("user `{0}` is written twice; `gateway.yaml` and `users.yaml` in `data_dir` count together")]
     Duplicate(String),
     /// A password hash that cannot be used.
     #[error("password_hash of user `{name}`: {why}")]
@@ -162,15 +160,9 @@ impl Person {
         if !super::is_user_name(&user.name) {
             return Err(Error::Name(user.name.clone()));
         }
-        let password = PasswordHash::parse(&user.password_hash).map_err(|why| Error::Hash {
-            name: user.name.clone(),
-            why,
-        })?;
-        Ok(Person {
-            name: user.name.as_str().into(),
-            groups: user.groups.as_slice().into(),
-            password,
-        })
+        let password =
+            PasswordHash::parse(&user.password_hash).map_err(|why| Error::Hash { name: user.name.clone(), why })?;
+        Ok(Person { name: user.name.as_str().into(), groups: user.groups.as_slice().into(), password })
     }
 
     /// Whether they are in `group`.
@@ -188,17 +180,10 @@ impl UsersFile {
     /// When it cannot be read, or is not of its form.
     pub fn open(data_dir: &Path) -> Result<UsersFile, Error> {
         let path = data_dir.join(FILE);
-        let failed = |source| Error::File {
-            path: path.clone(),
-            source,
-        };
+        let failed = |source| Error::File { path: path.clone(), source };
         files::make_private_dir(data_dir).map_err(failed)?;
         let lock = files::lock(&data_dir.join("users.yaml.lock")).map_err(failed)?;
-        Ok(UsersFile {
-            users: read(&path)?,
-            path,
-            _lock: lock,
-        })
+        Ok(UsersFile { users: read(&path)?, path, _lock: lock })
     }
 
     /// Everybody: those of the file and of the configuration.
@@ -221,22 +206,14 @@ impl UsersFile {
             password_hash: &user.password_hash,
             groups: &user.groups,
         });
-        let text = serde_saphyr::to_string(&Written {
-            users: users.collect(),
-        })
-        .expect("texts and lists of texts can be written as YAML");
-        files::replace(&self.path, text.as_bytes()).map_err(|source| Error::File {
-            path: self.path.clone(),
-            source,
-        })
+        let text = serde_saphyr::to_string(&Written { users: users.collect() })
+            .expect("texts and lists of texts can be written as YAML");
+        files::replace(&self.path, text.as_bytes()).map_err(|source| Error::File { path: self.path.clone(), source })
     }
 }
 
 fn read(path: &Path) -> Result<Vec<config::User>, Error> {
-    let failed = |source| Error::File {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| Error::File { path: path.to_owned(), source };
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(error)),
@@ -246,10 +223,8 @@ fn read(path: &Path) -> Result<Vec<config::User>, Error> {
         Ok(_) => {}
     }
     let text = fs::read_to_string(path).map_err(failed)?;
-    let document: Document = serde_saphyr::from_str(&text).map_err(|error| Error::Syntax {
-        path: path.to_owned(),
-        source: Box::new(error),
-    })?;
+    let document: Document = serde_saphyr::from_str(&text)
+        .map_err(|error| Error::Syntax { path: path.to_owned(), source: Box::new(error) })?;
     Ok(document.users)
 }
 
@@ -265,11 +240,8 @@ pub(crate) mod tests {
 
     /// One person as written, with [`PASSWORD`].
     pub(crate) fn user(name: &str, groups: &[&str]) -> config::User {
-        static HASH: LazyLock<String> = LazyLock::new(|| {
-            PasswordHash::of(&Secret::new(PASSWORD.to_owned()))
-                .expect("it fits")
-                .to_phc()
-        });
+        static HASH: LazyLock<String> =
+            LazyLock::new(|| PasswordHash::of(&Secret::new(PASSWORD.to_owned())).expect("it fits").to_phc());
         config::User {
             name: name.to_owned(),
             password_hash: HASH.clone(),
@@ -286,50 +258,28 @@ pub(crate) mod tests {
     #[test]
     fn people_of_both_files_count_together() {
         let dir = tempfile::tempdir().unwrap();
-        let identity = config::Identity {
-            users: vec![user("alice", &["admins"])],
-        };
-        assert!(
-            Users::load(&config::Identity::default(), dir.path())
-                .unwrap()
-                .is_empty()
-        );
+        let identity = config::Identity { users: vec![user("alice", &["admins"])] };
+        assert!(Users::load(&config::Identity::default(), dir.path()).unwrap().is_empty());
 
-        UsersFile::open(dir.path())
-            .unwrap()
-            .add(user("bob", &["ops", "a: b"]), &identity)
-            .unwrap();
-        UsersFile::open(dir.path())
-            .unwrap()
-            .add(user("c", &[]), &identity)
-            .unwrap();
+        UsersFile::open(dir.path()).unwrap().add(user("bob", &["ops", "a: b"]), &identity).unwrap();
+        UsersFile::open(dir.path()).unwrap().add(user("c", &[]), &identity).unwrap();
 
         let users = Users::load(&identity, dir.path()).unwrap();
         let groups = |name| users.get(name).map(|person| person.groups.to_vec());
         assert_eq!(groups("alice"), Some(vec!["admins".to_owned()]));
-        assert_eq!(
-            groups("bob"),
-            Some(vec!["ops".to_owned(), "a: b".to_owned()])
-        );
+        assert_eq!(groups("bob"), Some(vec!["ops".to_owned(), "a: b".to_owned()]));
         assert_eq!(groups("c"), Some(vec![]));
         assert_eq!(groups("d"), None);
-        let mode = fs::metadata(dir.path().join(FILE))
-            .unwrap()
-            .permissions()
-            .mode();
+        let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
     fn a_name_in_both_files_is_refused_and_the_file_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let identity = config::Identity {
-            users: vec![user("alice", &[])],
-        };
+        let identity = config::Identity { users: vec![user("alice", &[])] };
 
-        let refused = UsersFile::open(dir.path())
-            .unwrap()
-            .add(user("alice", &[]), &identity);
+        let refused = UsersFile::open(dir.path()).unwrap().add(user("alice", &[]), &identity);
 
         assert!(matches!(refused, Err(Error::Duplicate(name)) if name == "alice"));
         assert!(!dir.path().join(FILE).exists());
@@ -349,25 +299,16 @@ pub(crate) mod tests {
         for text in cases {
             fs::write(dir.path().join(FILE), text).unwrap();
             let refused = Users::load(&config::Identity::default(), dir.path());
-            assert!(
-                matches!(refused, Err(Error::Syntax { .. })),
-                "{text}: {refused:?}"
-            );
+            assert!(matches!(refused, Err(Error::Syntax { .. })), "{text}: {refused:?}");
         }
     }
 
     #[test]
     fn a_person_is_written_with_a_fit_name_and_hash() {
-        let broken = config::User {
-            password_hash: "hunter2".to_owned(),
-            ..user("alice", &[])
-        };
+        let broken = config::User { password_hash: "hunter2".to_owned(), ..user("alice", &[]) };
         assert!(matches!(Users::of([&broken]), Err(Error::Hash { .. })));
         for name in ["", "Alice", "a b", "a:b", "ä", "a\n"] {
-            assert!(
-                matches!(Users::of([&user(name, &[])]), Err(Error::Name(_))),
-                "{name:?}"
-            );
+            assert!(matches!(Users::of([&user(name, &[])]), Err(Error::Name(_))), "{name:?}");
         }
     }
 }

@@ -84,21 +84,13 @@ struct Feed {
 
 impl Verifier {
     /// A verifier that remembers at most `capacity` tokens. Whoever makes it also runs [`Verifier::watch_revocations`].
-    pub fn new(
-        issuer: Arc<str>,
-        keys: Arc<Keys>,
-        store: Store,
-        clock: Clock,
-        capacity: usize,
-    ) -> Verifier {
-        Verifier(Arc::new(Shared {
-            issuer,
-            keys,
-            store,
-            clock,
-            cache: Cache::new(capacity),
-            feed: Feed::new(),
-        }))
+    pub fn new(issuer: Arc<str>, keys: Arc<Keys>, store: Store, clock: Clock, capacity: usize) -> Verifier {
+        Verifier(Arc::new(Shared { issuer, keys, store, clock, cache: Cache::new(capacity), feed: Feed::new() }))
+    }
+
+    /// How many tokens are remembered.
+    pub fn n_cached(&self) -> usize {
+        self.0.cache.tokens.len()
     }
 
     /// What `bearer` stands for at the route whose resource URL is `resource`.
@@ -156,18 +148,9 @@ impl Verifier {
 
     async fn verify_anew(&self, bearer: &str, key: Digest) -> Result<Arc<Verified>, Error> {
         let shared = &*self.0;
-        let claims = token::verify(
-            bearer,
-            &shared.keys,
-            &shared.issuer,
-            shared.clock.unix_seconds(),
-        )?;
+        let claims = token::verify(bearer, &shared.keys, &shared.issuer, shared.clock.unix_seconds())?;
         let n_applied = shared.feed.n_applied.load(Ordering::SeqCst);
-        let grant = shared
-            .store
-            .grant(&claims.grant)
-            .await
-            .map_err(Error::Unavailable)?;
+        let grant = shared.store.grant(&claims.grant).await.map_err(Error::Unavailable)?;
         let grant = grant.ok_or(Error::UnknownGrant)?;
         let verified = Arc::new(accept(claims, &grant, shared.clock.unix_ms())?);
         shared.cache.insert(key, verified.clone());
@@ -192,19 +175,13 @@ impl Verifier {
             // Counted before anything is dropped, see `verify_anew`.
             shared.feed.n_applied.fetch_add(1, Ordering::SeqCst);
             let revoked: HashSet<String> = revoked.into_iter().collect();
-            shared
-                .cache
-                .tokens
-                .retain(|_, verified| !revoked.contains(&*verified.grant));
+            shared.cache.tokens.retain(|_, verified| !revoked.contains(&*verified.grant));
         }
     }
 
     fn sweep(&self) {
         let now = self.0.clock.unix_seconds();
-        self.0
-            .cache
-            .tokens
-            .retain(|_, verified| now < verified.expires_at);
+        self.0.cache.tokens.retain(|_, verified| now < verified.expires_at);
     }
 }
 
@@ -214,10 +191,7 @@ fn accept(claims: Claims, grant: &Grant, now_ms: i64) -> Result<Verified, Error>
         && grant.subject == claims.subject
         && *grant.client == *claims.client
         && *grant.resource == *claims.resource
-        && claims
-            .scopes
-            .iter()
-            .all(|scope| grant.scopes.contains(scope));
+        && claims.scopes.iter().all(|scope| grant.scopes.contains(scope));
     if !is_same {
         return Err(Error::UnknownGrant);
     }
@@ -247,11 +221,7 @@ fn sha256(bytes: &[u8]) -> Digest {
 
 impl Cache {
     fn new(capacity: usize) -> Cache {
-        Cache {
-            tokens: DashMap::new(),
-            order: Mutex::new(VecDeque::new()),
-            capacity: capacity.max(1),
-        }
+        Cache { tokens: DashMap::new(), order: Mutex::new(VecDeque::new()), capacity: capacity.max(1) }
     }
 
     fn get(&self, key: &Digest) -> Option<Arc<Verified>> {
@@ -276,22 +246,15 @@ impl Cache {
 
 impl Feed {
     fn new() -> Feed {
-        Feed {
-            n_applied: AtomicU64::new(0),
-            heard_ms: AtomicU64::new(0),
-            start: Instant::now(),
-        }
+        Feed { n_applied: AtomicU64::new(0), heard_ms: AtomicU64::new(0), start: Instant::now() }
     }
 
     fn heard_at(&self, at: Instant) {
-        self.heard_ms
-            .fetch_max(self.since_start_ms(at), Ordering::SeqCst);
+        self.heard_ms.fetch_max(self.since_start_ms(at), Ordering::SeqCst);
     }
 
     fn is_current_at(&self, now: Instant) -> bool {
-        let silent_ms = self
-            .since_start_ms(now)
-            .saturating_sub(self.heard_ms.load(Ordering::SeqCst));
+        let silent_ms = self.since_start_ms(now).saturating_sub(self.heard_ms.load(Ordering::SeqCst));
         Duration::from_millis(silent_ms) < FEED_LIMIT
     }
 

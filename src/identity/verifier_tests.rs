@@ -21,20 +21,8 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let (keys, clock) = (Arc::new(keys()), Clock::manual(NOW_MS));
         let store = Store::open(dir.path()).await.unwrap();
-        let verifier = Verifier::new(
-            ISSUER.into(),
-            keys.clone(),
-            store.clone(),
-            clock.clone(),
-            capacity,
-        );
-        World {
-            dir,
-            keys,
-            store,
-            clock,
-            verifier,
-        }
+        let verifier = Verifier::new(ISSUER.into(), keys.clone(), store.clone(), clock.clone(), capacity);
+        World { dir, keys, store, clock, verifier }
     }
 
     /// A grant in the store and a token of it.
@@ -81,10 +69,7 @@ async fn a_token_stands_for_what_its_grant_says() {
     let second = world.verify(&token).await.unwrap();
 
     assert_eq!(first.subject.to_string(), "user:alice");
-    assert_eq!(
-        (&*first.issuer, &*first.client, &*first.grant),
-        (ISSUER, "cli", "g_1")
-    );
+    assert_eq!((&*first.issuer, &*first.client, &*first.grant), (ISSUER, "cli", "g_1"));
     assert_eq!(*first.scopes, ["mcp", "deploy"]);
     assert_eq!(first.expires_at, NOW_MS / 1000 + 600);
     assert!(Arc::ptr_eq(&first, &second), "it is remembered");
@@ -108,10 +93,7 @@ async fn a_token_opens_one_resource_also_once_it_is_remembered() {
     for _ in 0..2 {
         for other in others {
             let refused = world.verifier.verify(&token, other).await;
-            assert!(
-                matches!(refused, Err(Error::WrongAudience)),
-                "{other}: {refused:?}"
-            );
+            assert!(matches!(refused, Err(Error::WrongAudience)), "{other}: {refused:?}");
         }
         world.verify(&token).await.unwrap();
     }
@@ -135,69 +117,36 @@ async fn a_token_ends_with_its_time_also_once_it_is_remembered() {
 #[tokio::test]
 async fn a_token_ends_with_its_grant() {
     let world = World::new(10).await;
-    let short = Grant {
-        expires_at_ms: NOW_MS + 10_000,
-        ..grant("g_1")
-    };
+    let short = Grant { expires_at_ms: NOW_MS + 10_000, ..grant("g_1") };
     world.store.insert_grant(short.clone()).await.unwrap();
     // The token claims more than the grant has.
     let token = world.token_of(&grant("g_1"));
-    assert_eq!(
-        world.verify(&token).await.unwrap().expires_at,
-        NOW_MS / 1000 + 10
-    );
+    assert_eq!(world.verify(&token).await.unwrap().expires_at, NOW_MS / 1000 + 10);
 
     world.clock.advance_ms(10_000);
 
     assert!(matches!(world.verify(&token).await, Err(Error::Expired)));
-    assert_eq!(
-        Claims::of(&short, 0, i64::MAX).expires_at,
-        NOW_MS / 1000 + 10
-    );
+    assert_eq!(Claims::of(&short, 0, i64::MAX).expires_at, NOW_MS / 1000 + 10);
 }
 
 #[tokio::test]
 async fn a_token_must_say_what_its_grant_says() {
     let world = World::new(10).await;
     world.store.insert_grant(grant("g_1")).await.unwrap();
-    let narrower = Grant {
-        scopes: Arc::new(["deploy".to_owned()]),
-        ..grant("g_1")
-    };
+    let narrower = Grant { scopes: Arc::new(["deploy".to_owned()]), ..grant("g_1") };
     world.verify(&world.token_of(&narrower)).await.unwrap();
 
     let others = [
-        Grant {
-            subject: Subject::User("bob".into()),
-            ..grant("g_1")
-        },
-        Grant {
-            subject: Subject::Client("alice".into()),
-            ..grant("g_1")
-        },
-        Grant {
-            client: "other".into(),
-            ..grant("g_1")
-        },
-        Grant {
-            resource: "https://mcp.example.com/mcp/other".into(),
-            ..grant("g_1")
-        },
-        Grant {
-            scopes: Arc::new(["mcp".to_owned(), "admin".to_owned()]),
-            ..grant("g_1")
-        },
+        Grant { subject: Subject::User("bob".into()), ..grant("g_1") },
+        Grant { subject: Subject::Client("alice".into()), ..grant("g_1") },
+        Grant { client: "other".into(), ..grant("g_1") },
+        Grant { resource: "https://mcp.example.com/mcp/other".into(), ..grant("g_1") },
+        Grant { scopes: Arc::new(["mcp".to_owned(), "admin".to_owned()]), ..grant("g_1") },
         grant("g_2"),
     ];
     for other in others {
-        let refused = world
-            .verifier
-            .verify(&world.token_of(&other), &other.resource)
-            .await;
-        assert!(
-            matches!(refused, Err(Error::UnknownGrant)),
-            "{other:?}: {refused:?}"
-        );
+        let refused = world.verifier.verify(&world.token_of(&other), &other.resource).await;
+        assert!(matches!(refused, Err(Error::UnknownGrant)), "{other:?}: {refused:?}");
     }
 }
 
@@ -205,11 +154,7 @@ async fn a_token_must_say_what_its_grant_says() {
 async fn a_revoked_grant_is_refused_when_it_is_met_first() {
     let world = World::new(10).await;
     let token = world.token("g_1").await;
-    world
-        .store
-        .revoke_grant("g_1", "user:alice", NOW_MS)
-        .await
-        .unwrap();
+    world.store.revoke_grant("g_1", "user:alice", NOW_MS).await.unwrap();
 
     assert!(matches!(world.verify(&token).await, Err(Error::Revoked)));
     assert_eq!(world.n_remembered(), 0);
@@ -225,10 +170,7 @@ async fn a_revocation_by_another_process_arrives_within_a_second() {
     world.verify(&revoked).await.unwrap();
     world.verify(&kept).await.unwrap();
 
-    let done = elsewhere
-        .revoke_grant("g_1", "user:alice", NOW_MS)
-        .await
-        .unwrap();
+    let done = elsewhere.revoke_grant("g_1", "user:alice", NOW_MS).await.unwrap();
 
     assert_eq!(done, Revocation::Done);
     let refused = async {
@@ -236,9 +178,7 @@ async fn a_revocation_by_another_process_arrives_within_a_second() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(1), refused)
-        .await
-        .expect("it arrived");
+    tokio::time::timeout(Duration::from_secs(1), refused).await.expect("it arrived");
     assert!(matches!(world.verify(&revoked).await, Err(Error::Revoked)));
     world.verify(&kept).await.unwrap();
     watch.abort();
@@ -253,10 +193,7 @@ async fn a_revocation_between_look_up_and_remembering_is_not_missed() {
     // The store answers, then revocations are applied, then the token is remembered.
     let verify = world.verify(&token);
     tokio::pin!(verify);
-    assert!(
-        futures_poll_once(verify.as_mut()).await.is_none(),
-        "it waits for the store"
-    );
+    assert!(futures_poll_once(verify.as_mut()).await.is_none(), "it waits for the store");
     feed.n_applied.fetch_add(1, Ordering::SeqCst);
     verify.await.unwrap();
 
@@ -314,21 +251,11 @@ async fn the_memory_is_bounded_and_forgets_the_oldest() {
         tokens.push(token);
     }
 
-    let is_remembered = |token: &String| {
-        world
-            .verifier
-            .0
-            .cache
-            .tokens
-            .contains_key(&sha256(token.as_bytes()))
-    };
+    let is_remembered = |token: &String| world.verifier.0.cache.tokens.contains_key(&sha256(token.as_bytes()));
     let remembered: Vec<bool> = tokens.iter().map(is_remembered).collect();
     assert_eq!(remembered, [false, false, true, true, true]);
     assert_eq!(world.verifier.0.cache.order.lock().unwrap().len(), 3);
-    world
-        .verify(&tokens[0])
-        .await
-        .expect("forgotten is not refused");
+    world.verify(&tokens[0]).await.expect("forgotten is not refused");
 }
 
 #[tokio::test]
@@ -340,10 +267,7 @@ async fn what_does_not_verify_is_not_remembered() {
         let junk = format!("{message}.{}{:04}", "A".repeat(82), n);
         world.verify(&junk).await.unwrap_err();
     }
-    world
-        .verify(&world.token_of(&grant("unknown")))
-        .await
-        .unwrap_err();
+    world.verify(&world.token_of(&grant("unknown"))).await.unwrap_err();
 
     assert_eq!(world.n_remembered(), 0);
 }
@@ -369,19 +293,11 @@ async fn a_store_that_cannot_be_asked_lets_nobody_new_in() {
     world.verify(&known).await.unwrap();
     let db = world.dir.path().join("portcullis.db");
     let connection = rusqlite::Connection::open(&db).unwrap();
-    connection
-        .execute_batch("ALTER TABLE grants RENAME TO gone")
-        .unwrap();
+    connection.execute_batch("ALTER TABLE grants RENAME TO gone").unwrap();
 
     let refused = world.verify(&fresh).await.unwrap_err();
 
     assert!(matches!(refused, Error::Unavailable(_)), "{refused:?}");
-    assert_eq!(
-        refused.public(),
-        "the access token cannot be checked at the moment"
-    );
-    world
-        .verify(&known)
-        .await
-        .expect("remembered while the feed is current");
+    assert_eq!(refused.public(), "the access token cannot be checked at the moment");
+    world.verify(&known).await.expect("remembered while the feed is current");
 }

@@ -1,9 +1,7 @@
 //! What every backend must do, whatever it is made of. Each case gets an empty store through two handles, `here` and
 //! `there`: clones, or two processes that share one file or server.
 
-use super::{
-    Attempt, Error, Grant, MAX_GRANTS_OF_ONE_SUBJECT, Revocation, Revoked, Store, Subject,
-};
+use super::{Attempt, Error, Grant, MAX_GRANTS_OF_ONE_SUBJECT, Revocation, Revoked, Store, Subject};
 use std::sync::Arc;
 
 /// One `#[tokio::test]` a case in a module of the given name; `$open` makes the two handles in an empty directory.
@@ -53,10 +51,7 @@ fn grant(id: &str) -> Grant {
 
 pub(crate) async fn a_grant_reads_back_whole(here: Store, there: Store) {
     here.insert_grant(grant("g1")).await.unwrap();
-    let machine = Grant {
-        subject: Subject::Client("ci".into()),
-        ..grant("g2")
-    };
+    let machine = Grant { subject: Subject::Client("ci".into()), ..grant("g2") };
     there.insert_grant(machine.clone()).await.unwrap();
 
     assert_eq!(there.grant("g1").await.unwrap(), Some(grant("g1")));
@@ -72,10 +67,7 @@ pub(crate) async fn an_unknown_grant_is_none(here: Store, _there: Store) {
 
 pub(crate) async fn an_id_is_used_once(here: Store, there: Store) {
     here.insert_grant(grant("g1")).await.unwrap();
-    let other = Grant {
-        subject: Subject::User("mallory".into()),
-        ..grant("g1")
-    };
+    let other = Grant { subject: Subject::User("mallory".into()), ..grant("g1") };
 
     let refused = there.insert_grant(other).await;
 
@@ -83,28 +75,15 @@ pub(crate) async fn an_id_is_used_once(here: Store, there: Store) {
     assert_eq!(here.grant("g1").await.unwrap(), Some(grant("g1")));
 }
 
-pub(crate) async fn a_grant_is_revoked_once_and_the_first_revocation_stays(
-    here: Store,
-    there: Store,
-) {
+pub(crate) async fn a_grant_is_revoked_once_and_the_first_revocation_stays(here: Store, there: Store) {
     here.insert_grant(grant("g1")).await.unwrap();
 
     let first = here.revoke_grant("g1", "user:alice", 1_500).await.unwrap();
     let second = there.revoke_grant("g1", "user:bob", 1_600).await.unwrap();
 
     assert_eq!((first, second), (Revocation::Done, Revocation::Before));
-    let revoked = there
-        .grant("g1")
-        .await
-        .unwrap()
-        .and_then(|grant| grant.revoked);
-    assert_eq!(
-        revoked,
-        Some(Revoked {
-            at_ms: 1_500,
-            by: "user:alice".to_owned()
-        })
-    );
+    let revoked = there.grant("g1").await.unwrap().and_then(|grant| grant.revoked);
+    assert_eq!(revoked, Some(Revoked { at_ms: 1_500, by: "user:alice".to_owned() }));
     let (_, feed) = there.revocations_after(0).await.unwrap();
     assert_eq!(feed, ["g1"]);
 }
@@ -132,10 +111,7 @@ pub(crate) async fn the_feed_tells_every_revocation_once_in_order(here: Store, t
     assert_eq!(seen, ["a", "c"]);
 
     assert!(start < first && first < second);
-    assert_eq!(
-        there.revocations_after(second).await.unwrap(),
-        (second, vec![])
-    );
+    assert_eq!(there.revocations_after(second).await.unwrap(), (second, vec![]));
     // Somebody who joins later, or lost count, can start anew.
     assert_eq!(there.revocations_after(0).await.unwrap().1, ["b", "a", "c"]);
     assert_eq!(there.revocations_after(first).await.unwrap().1, ["a", "c"]);
@@ -165,15 +141,8 @@ pub(crate) async fn the_feed_goes_on_in_parts(here: Store, there: Store) {
 pub(crate) async fn a_purge_takes_the_expired_and_their_revocations(here: Store, there: Store) {
     here.insert_grant(grant("old")).await.unwrap();
     here.insert_grant(grant("old and revoked")).await.unwrap();
-    here.insert_grant(Grant {
-        expires_at_ms: 2_001,
-        ..grant("young")
-    })
-    .await
-    .unwrap();
-    here.revoke_grant("old and revoked", "user:alice", 1_500)
-        .await
-        .unwrap();
+    here.insert_grant(Grant { expires_at_ms: 2_001, ..grant("young") }).await.unwrap();
+    here.revoke_grant("old and revoked", "user:alice", 1_500).await.unwrap();
 
     let n_purged = there.purge_expired(2_000).await.unwrap();
 
@@ -199,36 +168,15 @@ pub(crate) async fn numbers_of_the_feed_are_never_reused(here: Store, there: Sto
 
 pub(crate) async fn grants_are_listed_by_subject_latest_first(here: Store, there: Store) {
     here.insert_grant(grant("first")).await.unwrap();
-    here.insert_grant(Grant {
-        created_at_ms: 1_001,
-        ..grant("second")
-    })
-    .await
-    .unwrap();
+    here.insert_grant(Grant { created_at_ms: 1_001, ..grant("second") }).await.unwrap();
     let machine = Subject::Client("alice".into());
-    here.insert_grant(Grant {
-        subject: machine.clone(),
-        ..grant("machine")
-    })
-    .await
-    .unwrap();
+    here.insert_grant(Grant { subject: machine.clone(), ..grant("machine") }).await.unwrap();
 
-    let ids = |grants: Vec<Grant>| {
-        grants
-            .iter()
-            .map(|grant| grant.id.to_string())
-            .collect::<Vec<_>>()
-    };
-    let alice = there
-        .grants_of(&Subject::User("alice".into()))
-        .await
-        .unwrap();
+    let ids = |grants: Vec<Grant>| grants.iter().map(|grant| grant.id.to_string()).collect::<Vec<_>>();
+    let alice = there.grants_of(&Subject::User("alice".into())).await.unwrap();
     assert_eq!(ids(alice), ["second", "first"]);
     assert_eq!(ids(there.grants_of(&machine).await.unwrap()), ["machine"]);
-    assert_eq!(
-        ids(there.grants_of(&Subject::User("bob".into())).await.unwrap()),
-        [""; 0]
-    );
+    assert_eq!(ids(there.grants_of(&Subject::User("bob".into())).await.unwrap()), [""; 0]);
     assert_eq!(there.grants().await.unwrap().len(), 3);
 }
 
@@ -238,16 +186,10 @@ pub(crate) async fn a_subject_has_an_end_of_grants(here: Store, there: Store) {
     }
 
     let refused = there.insert_grant(grant("one more")).await;
-    assert!(
-        matches!(refused, Err(Error::TooMany { limit: 1000, .. })),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(Error::TooMany { limit: 1000, .. })), "{refused:?}");
 
     // Others are not affected, and revoking one makes room.
-    let bob = Grant {
-        subject: Subject::User("bob".into()),
-        ..grant("bob's")
-    };
+    let bob = Grant { subject: Subject::User("bob".into()), ..grant("bob's") };
     there.insert_grant(bob).await.unwrap();
     there.revoke_grant("g0", "user:alice", 1).await.unwrap();
     there.insert_grant(grant("one more")).await.unwrap();
@@ -262,14 +204,8 @@ pub(crate) async fn failures_pause_a_name_longer_and_longer(here: Store, there: 
     assert_eq!(there.login_attempt("alice", 999).await.unwrap(), locked);
     // A try during the pause does not lengthen it.
     assert_eq!(there.login_attempt("alice", 999).await.unwrap(), locked);
-    assert_eq!(
-        there.login_attempt("bob", 999).await.unwrap(),
-        Attempt::Open
-    );
-    assert_eq!(
-        there.login_attempt("alice", 1_000).await.unwrap(),
-        Attempt::Open
-    );
+    assert_eq!(there.login_attempt("bob", 999).await.unwrap(), Attempt::Open);
+    assert_eq!(there.login_attempt("alice", 1_000).await.unwrap(), Attempt::Open);
     let locked = Attempt::Locked { until_ms: 3_000 };
     assert_eq!(here.login_attempt("alice", 1_001).await.unwrap(), locked);
     assert_eq!(here.login_state("alice").await.unwrap().failures, 6);
@@ -289,11 +225,7 @@ pub(crate) async fn a_success_forgets_the_failures(here: Store, there: Store) {
 
 pub(crate) async fn tries_at_the_same_time_all_count(here: Store, there: Store) {
     let tries = (0..20).map(|n| {
-        let store = if n % 2 == 0 {
-            here.clone()
-        } else {
-            there.clone()
-        };
+        let store = if n % 2 == 0 { here.clone() } else { there.clone() };
         tokio::spawn(async move { store.login_attempt("alice", 0).await.unwrap() })
     });
 

@@ -20,12 +20,7 @@ pub fn make_private_dir(dir: &Path) -> io::Result<()> {
 /// # Errors
 /// What the operating system says.
 pub fn make_private_file(path: &Path) -> io::Result<()> {
-    match OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-    {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
@@ -47,24 +42,15 @@ pub fn lock(path: &Path) -> io::Result<File> {
 /// # Errors
 /// What the operating system says; `path` is then as it was.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let dir = path
-        .parent()
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let fresh = dir.join(id::unguessable(".new-"));
-    write_new(&fresh, content)
-        .and_then(|()| fs::rename(&fresh, path))
-        .inspect_err(|_| _ = fs::remove_file(&fresh))?;
+    write_new(&fresh, content).and_then(|()| fs::rename(&fresh, path)).inspect_err(|_| _ = fs::remove_file(&fresh))?;
     // The rename is on the disk only when the directory is.
     File::open(dir)?.sync_all()
 }
 
 fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(content)?;
     file.sync_all()
 }
@@ -75,11 +61,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     fn mode(path: &Path) -> u32 {
-        fs::metadata(path)
-            .expect("it is there")
-            .permissions()
-            .mode()
-            & 0o777
+        fs::metadata(path).expect("it is there").permissions().mode() & 0o777
     }
 
     #[test]

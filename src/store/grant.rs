@@ -109,9 +109,7 @@ impl FromStr for Subject {
 
 /// `[a-z0-9._@-]{1,64}`.
 pub(crate) fn is_user_name(name: &str) -> bool {
-    let allowed = |c: u8| {
-        c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'.' | b'_' | b'@' | b'-')
-    };
+    let allowed = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'.' | b'_' | b'@' | b'-');
     (1..=64).contains(&name.len()) && name.bytes().all(allowed)
 }
 
@@ -126,12 +124,7 @@ mod tests {
 
     #[test]
     fn a_subject_reads_back_as_it_is_shown() {
-        for text in [
-            "user:alice",
-            "user:a.b_c@d-9",
-            "client:ci",
-            "client:https://x.example/c",
-        ] {
+        for text in ["user:alice", "user:a.b_c@d-9", "client:ci", "client:https://x.example/c"] {
             let subject: Subject = text.parse().expect(text);
             assert_eq!(subject.to_string(), text);
         }

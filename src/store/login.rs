@@ -40,23 +40,13 @@ impl LoginState {
     /// The state after one more try at `at_ms`, or that it must wait.
     pub(super) fn attempt(self, at_ms: i64) -> Result<LoginState, Attempt> {
         // A clock set back must not turn a pause of minutes into one of years.
-        let until_ms = self
-            .locked_until_ms
-            .min(at_ms.saturating_add(LONGEST_PAUSE_MS));
+        let until_ms = self.locked_until_ms.min(at_ms.saturating_add(LONGEST_PAUSE_MS));
         if at_ms < until_ms {
             return Err(Attempt::Locked { until_ms });
         }
         let is_stale = at_ms.saturating_sub(self.last_at_ms) >= FORGOTTEN_AFTER_MS;
-        let failures = if is_stale {
-            1
-        } else {
-            self.failures.saturating_add(1)
-        };
-        Ok(LoginState {
-            failures,
-            last_at_ms: at_ms,
-            locked_until_ms: at_ms.saturating_add(pause_ms(failures)),
-        })
+        let failures = if is_stale { 1 } else { self.failures.saturating_add(1) };
+        Ok(LoginState { failures, last_at_ms: at_ms, locked_until_ms: at_ms.saturating_add(pause_ms(failures)) })
     }
 }
 
@@ -66,9 +56,7 @@ fn pause_ms(failures: u32) -> i64 {
         None => 0,
         Some(beyond) => 1_i64
             .checked_shl(beyond.min(20))
-            .map_or(LONGEST_PAUSE_MS, |times| {
-                times.saturating_mul(FIRST_PAUSE_MS)
-            })
+            .map_or(LONGEST_PAUSE_MS, |times| times.saturating_mul(FIRST_PAUSE_MS))
             .min(LONGEST_PAUSE_MS),
     }
 }
@@ -80,26 +68,12 @@ mod tests {
     #[test]
     fn the_pause_doubles_from_a_second_to_a_quarter_of_an_hour() {
         let pauses: Vec<i64> = [0, 4, 5, 6, 7, 14, 15, 1000, u32::MAX].map(pause_ms).into();
-        assert_eq!(
-            pauses,
-            [
-                0, 0, 1_000, 2_000, 4_000, 512_000, 900_000, 900_000, 900_000
-            ]
-        );
+        assert_eq!(pauses, [0, 0, 1_000, 2_000, 4_000, 512_000, 900_000, 900_000, 900_000]);
     }
 
     #[test]
     fn a_clock_set_back_keeps_nobody_out_for_longer_than_the_longest_pause() {
-        let state = LoginState {
-            failures: 9,
-            last_at_ms: 1 << 50,
-            locked_until_ms: 1 << 50,
-        };
-        assert_eq!(
-            state.attempt(0),
-            Err(Attempt::Locked {
-                until_ms: LONGEST_PAUSE_MS
-            })
-        );
+        let state = LoginState { failures: 9, last_at_ms: 1 << 50, locked_until_ms: 1 << 50 };
+        assert_eq!(state.attempt(0), Err(Attempt::Locked { until_ms: LONGEST_PAUSE_MS }));
     }
 }

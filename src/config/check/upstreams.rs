@@ -65,8 +65,7 @@ fn http(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
     if let Some(socket) = &upstream.socket {
         let len = socket.as_os_str().len();
         if len == 0 || len > SOCKET_PATH_MAX {
-            let message =
-                format!("a socket's path has 1 to {SOCKET_PATH_MAX} bytes, this one {len}");
+            let message = format!("a socket's path has 1 to {SOCKET_PATH_MAX} bytes, this one {len}");
             problems.push(Problem::new(path.key("socket"), message));
         }
     }
@@ -83,10 +82,7 @@ fn endpoint(text: &str) -> Result<Url, (String, &'static str)> {
     const HEADER: &str = "send it as a header: `headers: { Authorization: { env: NAME } }`";
     let url = Url::parse(text).ok().filter(Url::has_host);
     if url.as_ref().is_some_and(has_userinfo) {
-        return Err((
-            "a URL with a user name or password in it".to_owned(),
-            HEADER,
-        ));
+        return Err(("a URL with a user name or password in it".to_owned(), HEADER));
     }
     if let Some(name) = url.as_ref().and_then(secret_parameter) {
         let message = format!("a URL with what looks like a credential in it: `{name}`");
@@ -94,10 +90,7 @@ fn endpoint(text: &str) -> Result<Url, (String, &'static str)> {
     }
     let is_written_out = text.starts_with("http://") || text.starts_with("https://");
     let Some(url) = url.filter(|_| is_written_out) else {
-        return Err((
-            format!("`{text}` is no `http://` or `https://` URL"),
-            EXAMPLE,
-        ));
+        return Err((format!("`{text}` is no `http://` or `https://` URL"), EXAMPLE));
     };
     if url.fragment().is_some() {
         let message = format!("`{text}` ends with a fragment, which no server sees");
@@ -121,15 +114,9 @@ fn headers(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
             refuse(format!("`{name}` is no header name"), None);
         } else if OURS.contains(&lower.as_str()) || lower.starts_with("mcp-") {
-            refuse(
-                format!("header `{name}` is set by the gateway"),
-                Some("remove it"),
-            );
+            refuse(format!("header `{name}` is set by the gateway"), Some("remove it"));
         } else if !seen.insert(lower) {
-            refuse(
-                format!("header `{name}` stands twice"),
-                Some("upper and lower case are the same here"),
-            );
+            refuse(format!("header `{name}` stands twice"), Some("upper and lower case are the same here"));
         }
         if let Text::Literal(text) = value {
             problems.extend(literal(name, text, &path));
@@ -139,19 +126,14 @@ fn headers(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
 
 /// The value is not repeated: whatever is wrong with it, it may be a credential.
 fn literal(name: &str, text: &str, path: &Path) -> Option<Problem> {
-    const ELSEWHERE: &str =
-        "write `{ env: NAME }` or `{ file: path }`: this file is copied and shown";
+    const ELSEWHERE: &str = "write `{ env: NAME }` or `{ file: path }`: this file is copied and shown";
     if names_secret(name) || holds_secret(text) {
         let message = format!("the value of `{name}` looks like a credential");
         return Some(Problem::new(path, message).hint(ELSEWHERE));
     }
     let is_visible = text.bytes().all(|b| matches!(b, b' '..=b'~'));
-    if !is_visible || text.trim() != text || text.is_empty() || HeaderValue::from_str(text).is_err()
-    {
-        let problem = Problem::new(
-            path,
-            format!("the value of `{name}` cannot be sent in a header"),
-        );
+    if !is_visible || text.trim() != text || text.is_empty() || HeaderValue::from_str(text).is_err() {
+        let problem = Problem::new(path, format!("the value of `{name}` cannot be sent in a header"));
         return Some(problem.hint("visible ASCII characters, with no space at either end"));
     }
     None
@@ -169,8 +151,7 @@ fn tls(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut Vec<Probl
         }
         _ => {}
     }
-    let is_set =
-        tls.ca.is_some() || tls.cert.is_some() || tls.key.is_some() || tls.server_name.is_some();
+    let is_set = tls.ca.is_some() || tls.cert.is_some() || tls.key.is_some() || tls.server_name.is_some();
     if is_set && url.scheme() == "http" {
         problems.push(
             Problem::new(&path, "`tls` has no meaning for an `http://` URL")
@@ -192,17 +173,11 @@ fn tls(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut Vec<Probl
 /// What is sent over plain `http` to another machine can be read by whatever stands between.
 fn in_the_clear(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut Vec<Problem>) {
     let is_here = upstream.socket.is_some() || url.host().is_some_and(|host| is_loopback(&host));
-    let secret = upstream
-        .headers
-        .iter()
-        .find(|(_, value)| matches!(value, Text::From(_)));
+    let secret = upstream.headers.iter().find(|(_, value)| matches!(value, Text::From(_)));
     if let (Some((name, _)), "http", false) = (secret, url.scheme(), is_here) {
         problems.push(
-            Problem::warning(
-                path.key("url"),
-                format!("`{name}` is sent to this server unencrypted"),
-            )
-            .hint("use `https://` unless you trust every network between"),
+            Problem::warning(path.key("url"), format!("`{name}` is sent to this server unencrypted"))
+                .hint("use `https://` unless you trust every network between"),
         );
     }
 }

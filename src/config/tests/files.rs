@@ -13,8 +13,7 @@ fn a_file_cut_anywhere_is_good_or_says_where_it_is_not() {
             for problem in &problems {
                 assert!(problem.location.is_some(), "{end}: {problem}");
                 assert!(
-                    !problem.path.is_root()
-                        || problem.location.as_ref().is_some_and(|at| at.line > 0),
+                    !problem.path.is_root() || problem.location.as_ref().is_some_and(|at| at.line > 0),
                     "{end}: {problem}"
                 );
             }
@@ -30,40 +29,25 @@ fn a_file_that_is_no_text_is_refused() {
 
     for (bytes, expected) in [
         (&b"a: 1\nb: \xff\n"[..], "not UTF-8 text from here on"),
-        (
-            b"\x7fELF\x02\x01\x01\0\0\0",
-            "not YAML: unexpected character: `\\u{7f}'",
-        ),
+        (b"\x7fELF\x02\x01\x01\0\0\0", "not YAML: unexpected character: `\\u{7f}'"),
         (b"a: \0b\n", "not YAML: unexpected character: `\\u{0}'"),
         (large.as_bytes(), "`FILE` is larger than 1048576 bytes"),
     ] {
         std::fs::write(&path, bytes).unwrap();
         let problems = read(&path).expect_err("refused");
         let first = problems.iter().next().expect("a problem");
-        assert_eq!(
-            first.message.replace(&path.display().to_string(), "FILE"),
-            expected
-        );
+        assert_eq!(first.message.replace(&path.display().to_string(), "FILE"), expected);
     }
 }
 
 #[test]
 fn what_is_not_a_file_is_refused_at_once() {
     for (path, expected) in [
-        (
-            "/dev/zero",
-            "error: `/dev/zero` is a pipe, socket or device, not a file",
-        ),
+        ("/dev/zero", "error: `/dev/zero` is a pipe, socket or device, not a file"),
         ("/tmp", "error: `/tmp` is a directory, not a file"),
-        (
-            "/nowhere",
-            "error: `/nowhere` cannot be read: No such file or directory (os error 2)",
-        ),
+        ("/nowhere", "error: `/nowhere` cannot be read: No such file or directory (os error 2)"),
     ] {
-        assert_eq!(
-            read(Path::new(path)).expect_err("refused").to_string(),
-            expected
-        );
+        assert_eq!(read(Path::new(path)).expect_err("refused").to_string(), expected);
     }
 }
 
@@ -73,10 +57,7 @@ fn line_ends_and_a_byte_order_mark_make_no_difference() {
 
     for text in [FULL.replace('\n', "\r\n"), format!("\u{feff}{FULL}")] {
         let loaded = load(&text, "g.yaml").expect("good");
-        assert_eq!(
-            format!("{:?}", loaded.config),
-            format!("{:?}", plain.config)
-        );
+        assert_eq!(format!("{:?}", loaded.config), format!("{:?}", plain.config));
         assert_ne!(loaded.hash, plain.hash);
     }
     assert_eq!(plain.hash, load(FULL, "h.yaml").expect("good").hash);

@@ -225,10 +225,7 @@ fn a_full_file_is_good() {
     let loaded = load(FULL, "etc/gateway.yaml").expect("good");
 
     assert_eq!(loaded.config.upstreams.len(), 2);
-    assert_eq!(
-        loaded.config.policy.rules[1].when["/command"].equals,
-        Some(serde_json::Value::Null)
-    );
+    assert_eq!(loaded.config.policy.rules[1].when["/command"].equals, Some(serde_json::Value::Null));
     assert_eq!(loaded.resolve(Path::new("keys/a")), Path::new("etc/keys/a"));
     assert_eq!(loaded.resolve(Path::new("/keys/a")), Path::new("/keys/a"));
 }
@@ -249,10 +246,7 @@ fn a_mistake_in_yaml_is_shown_where_it_is() {
 fn a_secret_in_the_wrong_place_is_not_repeated() {
     let text = FULL
         .replace("token: { env: METRICS_TOKEN }", "token: s3cret, oops: 1")
-        .replace(
-            "{ env: GITHUB_AUTH }",
-            "Bearer s3cret, Cookie: [s3cret], X-Auth: 1.5",
-        );
+        .replace("{ env: GITHUB_AUTH }", "Bearer s3cret, Cookie: [s3cret], X-Auth: 1.5");
 
     let printed = printed(&text);
 
@@ -263,11 +257,7 @@ fn a_secret_in_the_wrong_place_is_not_repeated() {
 
 #[test]
 fn a_secret_in_a_url_is_not_repeated() {
-    for url in [
-        "https://me:s3cret@a.example",
-        "ftp://me:s3cret@a.example",
-        "https://a.example/?token=s3cret",
-    ] {
+    for url in ["https://me:s3cret@a.example", "ftp://me:s3cret@a.example", "https://a.example/?token=s3cret"] {
         let printed = printed(&FULL.replace("https://api.example.com/mcp?toolset=all", url));
 
         assert!(printed.contains("      url: *****"), "{printed}");

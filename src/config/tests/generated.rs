@@ -13,10 +13,7 @@ fn is_up_to_date(file: &str, contents: &str) {
         fs::write(&path, contents).unwrap();
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == contents,
-        "{file} is out of date: run `UPDATE=1 cargo test config`"
-    );
+    assert!(written == contents, "{file} is out of date: run `UPDATE=1 cargo test config`");
 }
 
 #[test]

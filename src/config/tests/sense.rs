@@ -262,7 +262,8 @@ fn listeners_that_are_covered_are_good() {
 
 #[test]
 fn users_must_have_a_name_and_a_password_that_is_hard_to_guess() {
-    const HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI";
+    const HASH: &str =
+        "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI";
     let quoted = |from: &str, to: &str| format!("\"{}\"", HASH.replace(from, to));
 
     all_say(USERS, |part| {
@@ -278,37 +279,24 @@ fn users_must_have_a_name_and_a_password_that_is_hard_to_guess() {
 #[test]
 fn a_user_in_both_files_is_refused() {
     let loaded = load(FULL, "g.yaml").expect("good");
-    let known = Known {
-        users: &["alice"],
-        groups: &[],
-    };
+    let known = Known { users: &["alice"], groups: &[] };
 
     let problems = loaded.check(known);
 
-    let messages: Vec<&str> = problems
-        .iter()
-        .map(|problem| problem.message.as_str())
-        .collect();
+    let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
     assert_eq!(messages, ["user `alice` is in `data_dir/users.yaml` too"]);
 }
 
 #[test]
 fn upstreams_that_leak_or_cannot_work_are_refused() {
-    all_say(UPSTREAMS, |part| {
-        AROUND.replace("{ url: https://api.example.com/mcp }", part)
-    });
+    all_say(UPSTREAMS, |part| AROUND.replace("{ url: https://api.example.com/mcp }", part));
 }
 
 #[test]
 fn an_upstreams_name_is_a_part_of_its_url() {
-    let text = AROUND
-        .replace("github:", "Git_Hub:")
-        .replace("github/*", "'*/*'");
+    let text = AROUND.replace("github:", "Git_Hub:").replace("github/*", "'*/*'");
 
-    assert_eq!(
-        messages(&text),
-        ["error: `Git_Hub` is no name for an upstream (gateway.yaml:2:3)"]
-    );
+    assert_eq!(messages(&text), ["error: `Git_Hub` is no name for an upstream (gateway.yaml:2:3)"]);
 }
 
 #[test]
@@ -335,10 +323,7 @@ rules:
   tests: [{ tool: gitub/x, user: bob, expect: deny }]",
     );
     let loaded = load(&text, "gateway.yaml").expect("form");
-    let known = Known {
-        users: &["bop"],
-        groups: &["ops", "admins"],
-    };
+    let known = Known { users: &["bop"], groups: &["ops", "admins"] };
 
     let printed = loaded.check(known).to_string();
     assert_eq!(

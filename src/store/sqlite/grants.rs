@@ -1,8 +1,6 @@
 //! Grants and the feed of their revocations, in SQL.
 
-use crate::store::{
-    Error, Grant, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, Revocation, Revoked, Subject,
-};
+use crate::store::{Error, Grant, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, Revocation, Revoked, Subject};
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, named_params};
 use std::sync::Arc;
 
@@ -17,10 +15,7 @@ pub(super) fn insert(connection: &Connection, grant: &Grant) -> Result<(), Error
         return Err(Error::Exists(grant.id.to_string()));
     }
     if in_force(connection, &grant.subject, grant.created_at_ms)? >= MAX_GRANTS_OF_ONE_SUBJECT {
-        return Err(Error::TooMany {
-            subject: grant.subject.clone(),
-            limit: MAX_GRANTS_OF_ONE_SUBJECT,
-        });
+        return Err(Error::TooMany { subject: grant.subject.clone(), limit: MAX_GRANTS_OF_ONE_SUBJECT });
     }
     connection
         .prepare_cached(
@@ -42,35 +37,22 @@ fn in_force(connection: &Connection, subject: &Subject, at_ms: i64) -> Result<us
             "SELECT count(*) FROM grants WHERE subject_kind = ? AND subject_name = ?
              AND revoked_at IS NULL AND expires_at > ?",
         )?
-        .query_row((subject.kind(), subject.name(), at_ms), |row| {
-            row.get::<_, i64>(0)
-        })?;
+        .query_row((subject.kind(), subject.name(), at_ms), |row| row.get::<_, i64>(0))?;
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
 pub(super) fn get(connection: &Connection, id: &str) -> Result<Option<Grant>, Error> {
     let sql = format!("SELECT {COLUMNS} FROM grants WHERE id = ?");
-    Ok(connection
-        .prepare_cached(&sql)?
-        .query_row([id], read)
-        .optional()?)
+    Ok(connection.prepare_cached(&sql)?.query_row([id], read).optional()?)
 }
 
 pub(super) fn list(connection: &Connection, of: Option<&Subject>) -> Result<Vec<Grant>, Error> {
     let (filter, parameters): (_, Vec<&dyn ToSql>) = match of {
         None => ("", vec![]),
-        Some(Subject::User(name)) => (
-            "WHERE subject_kind = 'user' AND subject_name = ?",
-            vec![name],
-        ),
-        Some(Subject::Client(id)) => (
-            "WHERE subject_kind = 'client' AND subject_name = ?",
-            vec![id],
-        ),
+        Some(Subject::User(name)) => ("WHERE subject_kind = 'user' AND subject_name = ?", vec![name]),
+        Some(Subject::Client(id)) => ("WHERE subject_kind = 'client' AND subject_name = ?", vec![id]),
     };
-    let sql = format!(
-        "SELECT {COLUMNS} FROM grants {filter} ORDER BY created_at DESC, id LIMIT {MAX_LISTED}"
-    );
+    let sql = format!("SELECT {COLUMNS} FROM grants {filter} ORDER BY created_at DESC, id LIMIT {MAX_LISTED}");
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(parameters.as_slice(), read)?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -92,34 +74,19 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Grant> {
         created_at_ms: row.get("created_at")?,
         expires_at_ms: row.get("expires_at")?,
         made_by: row.get("made_by")?,
-        revoked: revoked_at
-            .zip(revoked_by)
-            .map(|(at_ms, by)| Revoked { at_ms, by }),
+        revoked: revoked_at.zip(revoked_by).map(|(at_ms, by)| Revoked { at_ms, by }),
     })
 }
 
-pub(super) fn revoke(
-    connection: &Connection,
-    id: &str,
-    by: &str,
-    at_ms: i64,
-) -> Result<Revocation, Error> {
+pub(super) fn revoke(connection: &Connection, id: &str, by: &str, at_ms: i64) -> Result<Revocation, Error> {
     let changed = connection
-        .prepare_cached(
-            "UPDATE grants SET revoked_at = ?, revoked_by = ? WHERE id = ? AND revoked_at IS NULL",
-        )?
+        .prepare_cached("UPDATE grants SET revoked_at = ?, revoked_by = ? WHERE id = ? AND revoked_at IS NULL")?
         .execute((at_ms, by, id))?;
     if changed == 0 {
         let known = get(connection, id)?.is_some();
-        return Ok(if known {
-            Revocation::Before
-        } else {
-            Revocation::Unknown
-        });
+        return Ok(if known { Revocation::Before } else { Revocation::Unknown });
     }
-    connection
-        .prepare_cached("INSERT INTO revocations (grant_id) VALUES (?)")?
-        .execute([id])?;
+    connection.prepare_cached("INSERT INTO revocations (grant_id) VALUES (?)")?.execute([id])?;
     Ok(Revocation::Done)
 }
 
@@ -142,19 +109,14 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    pub(super) fn after(
-        &mut self,
-        connection: &Connection,
-        change: i64,
-    ) -> Result<(i64, Vec<String>), Error> {
+    pub(super) fn after(&mut self, connection: &Connection, change: i64) -> Result<(i64, Vec<String>), Error> {
         // Read before the rows: what is written in between is then looked for once more, not missed.
         let version: i64 = connection.pragma_query_value(None, "data_version", |row| row.get(0))?;
         if self.data_version == Some(version) && change >= self.last {
             return Ok((change, Vec::new()));
         }
-        let sql = format!(
-            "SELECT change, grant_id FROM revocations WHERE change > ? ORDER BY change LIMIT {MAX_LISTED}"
-        );
+        let sql =
+            format!("SELECT change, grant_id FROM revocations WHERE change > ? ORDER BY change LIMIT {MAX_LISTED}");
         let mut statement = connection.prepare_cached(&sql)?;
         let mut rows = statement.query([change])?;
         let (mut last, mut ids) = (change, Vec::new());

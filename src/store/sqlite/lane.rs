@@ -20,13 +20,11 @@ pub(super) struct Lane<S> {
 impl<S: Send + 'static> Lane<S> {
     pub(super) fn start(name: &str, mut state: S) -> io::Result<Self> {
         let (jobs, queue) = sync_channel::<Job<S>>(QUEUE);
-        thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || {
-                for job in queue {
-                    job(&mut state);
-                }
-            })?;
+        thread::Builder::new().name(name.to_owned()).spawn(move || {
+            for job in queue {
+                job(&mut state);
+            }
+        })?;
         Ok(Lane { jobs })
     }
 
@@ -69,9 +67,7 @@ mod tests {
         let flood = async {
             has_begun.recv().unwrap();
             for _ in 0..QUEUE {
-                lane.jobs
-                    .try_send(Box::new(|n| *n += 1))
-                    .expect("there is room");
+                lane.jobs.try_send(Box::new(|n| *n += 1)).expect("there is room");
             }
             let beyond = lane.run(|_| Ok(())).await;
             open.send(()).unwrap();

@@ -8,11 +8,7 @@ pub(super) fn state(connection: &Connection, name: &str) -> Result<LoginState, E
     let found = connection
         .prepare_cached("SELECT count, last_at, locked_until FROM login_failures WHERE name = ?")?
         .query_row([name], |row| {
-            Ok(LoginState {
-                failures: row.get(0)?,
-                last_at_ms: row.get(1)?,
-                locked_until_ms: row.get(2)?,
-            })
+            Ok(LoginState { failures: row.get(0)?, last_at_ms: row.get(1)?, locked_until_ms: row.get(2)? })
         })
         .optional()?;
     Ok(found.unwrap_or_default())
@@ -23,23 +19,20 @@ pub(super) fn attempt(connection: &Connection, name: &str, at_ms: i64) -> Result
         Ok(counted) => counted,
         Err(locked) => return Ok(locked),
     };
-    connection
-        .prepare_cached("INSERT OR REPLACE INTO login_failures VALUES (?, ?, ?, ?)")?
-        .execute((
-            name,
-            counted.failures,
-            counted.last_at_ms,
-            counted.locked_until_ms,
-        ))?;
+    connection.prepare_cached("INSERT OR REPLACE INTO login_failures VALUES (?, ?, ?, ?)")?.execute((
+        name,
+        counted.failures,
+        counted.last_at_ms,
+        counted.locked_until_ms,
+    ))?;
     make_room(connection, name)?;
     Ok(Attempt::Open)
 }
 
 /// Those with the fewest failures go first: a flood of made-up names does not wash out the count of a real one.
 fn make_room(connection: &Connection, keep: &str) -> Result<(), Error> {
-    let names: i64 = connection
-        .prepare_cached("SELECT count(*) FROM login_failures")?
-        .query_row([], |row| row.get(0))?;
+    let names: i64 =
+        connection.prepare_cached("SELECT count(*) FROM login_failures")?.query_row([], |row| row.get(0))?;
     let beyond = names.saturating_sub(MAX_NAMES);
     if beyond > 0 {
         connection
@@ -53,9 +46,7 @@ fn make_room(connection: &Connection, keep: &str) -> Result<(), Error> {
 }
 
 pub(super) fn success(connection: &Connection, name: &str) -> Result<(), Error> {
-    connection
-        .prepare_cached("DELETE FROM login_failures WHERE name = ?")?
-        .execute([name])?;
+    connection.prepare_cached("DELETE FROM login_failures WHERE name = ?")?.execute([name])?;
     Ok(())
 }
 
@@ -83,9 +74,7 @@ mod tests {
             attempt(&connection, &format!("stranger{n}"), 10 + n).unwrap();
         }
 
-        let names: i64 = connection
-            .query_row("SELECT count(*) FROM login_failures", [], |row| row.get(0))
-            .unwrap();
+        let names: i64 = connection.query_row("SELECT count(*) FROM login_failures", [], |row| row.get(0)).unwrap();
         assert_eq!(names, MAX_NAMES);
         assert_eq!(state(&connection, "alice").unwrap().failures, 3);
     }

@@ -36,10 +36,7 @@ struct Reader {
 impl Sqlite {
     pub(super) fn open(data_dir: &Path) -> Result<Self, Error> {
         let path = data_dir.join("portcullis.db");
-        let failed = |source| Error::Open {
-            path: path.clone(),
-            source,
-        };
+        let failed = |source| Error::Open { path: path.clone(), source };
         files::make_private_dir(data_dir).map_err(failed)?;
         // Two processes that start at the same moment would both turn on WAL, which SQLite answers with "busy" at once.
         let _lock = files::lock(&data_dir.join("portcullis.db.lock")).map_err(failed)?;
@@ -52,10 +49,7 @@ impl Sqlite {
         schema::migrate(&mut writer)?;
         let reader = connect(&path)?;
         reader.pragma_update(None, "query_only", true)?;
-        let reader = Reader {
-            connection: reader,
-            feed: grants::Feed::default(),
-        };
+        let reader = Reader { connection: reader, feed: grants::Feed::default() };
         Ok(Sqlite {
             writer: Arc::new(Lane::start("store-writer", writer).map_err(failed)?),
             reader: Arc::new(Lane::start("store-reader", reader).map_err(failed)?),
@@ -63,58 +57,41 @@ impl Sqlite {
     }
 
     pub(super) async fn insert_grant(&self, grant: Grant) -> Result<(), Error> {
-        self.write(move |connection| grants::insert(connection, &grant))
-            .await
+        self.write(move |connection| grants::insert(connection, &grant)).await
     }
 
     pub(super) async fn grant(&self, id: &str) -> Result<Option<Grant>, Error> {
         let id = id.to_owned();
-        self.reader
-            .run(move |reader| grants::get(&reader.connection, &id))
-            .await
+        self.reader.run(move |reader| grants::get(&reader.connection, &id)).await
     }
 
     pub(super) async fn grants(&self, of: Option<&Subject>) -> Result<Vec<Grant>, Error> {
         let of = of.cloned();
-        self.reader
-            .run(move |reader| grants::list(&reader.connection, of.as_ref()))
-            .await
+        self.reader.run(move |reader| grants::list(&reader.connection, of.as_ref())).await
     }
 
-    pub(super) async fn revoke_grant(
-        &self,
-        id: &str,
-        by: &str,
-        at_ms: i64,
-    ) -> Result<Revocation, Error> {
+    pub(super) async fn revoke_grant(&self, id: &str, by: &str, at_ms: i64) -> Result<Revocation, Error> {
         let (id, by) = (id.to_owned(), by.to_owned());
-        self.write(move |connection| grants::revoke(connection, &id, &by, at_ms))
-            .await
+        self.write(move |connection| grants::revoke(connection, &id, &by, at_ms)).await
     }
 
     pub(super) async fn revocations_after(&self, change: i64) -> Result<(i64, Vec<String>), Error> {
-        self.reader
-            .run(move |reader| reader.feed.after(&reader.connection, change))
-            .await
+        self.reader.run(move |reader| reader.feed.after(&reader.connection, change)).await
     }
 
     pub(super) async fn login_attempt(&self, name: &str, at_ms: i64) -> Result<Attempt, Error> {
         let name = name.to_owned();
-        self.write(move |connection| logins::attempt(connection, &name, at_ms))
-            .await
+        self.write(move |connection| logins::attempt(connection, &name, at_ms)).await
     }
 
     pub(super) async fn login_success(&self, name: &str) -> Result<(), Error> {
         let name = name.to_owned();
-        self.write(move |connection| logins::success(connection, &name))
-            .await
+        self.write(move |connection| logins::success(connection, &name)).await
     }
 
     pub(super) async fn login_state(&self, name: &str) -> Result<LoginState, Error> {
         let name = name.to_owned();
-        self.reader
-            .run(move |reader| logins::state(&reader.connection, &name))
-            .await
+        self.reader.run(move |reader| logins::state(&reader.connection, &name)).await
     }
 
     pub(super) async fn purge_expired(&self, at_ms: i64) -> Result<usize, Error> {
@@ -133,8 +110,7 @@ impl Sqlite {
     ) -> Result<T, Error> {
         self.writer
             .run(move |connection| {
-                let transaction =
-                    connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
                 let done = work(&transaction)?;
                 transaction.commit()?;
                 Ok(done)

@@ -41,9 +41,7 @@ pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
-    let done = usize::try_from(found)
-        .ok()
-        .filter(|done| *done <= STEPS.len());
+    let done = usize::try_from(found).ok().filter(|done| *done <= STEPS.len());
     let Some(done) = done else {
         return Err(Error::Newer { found, known });
     };
@@ -82,9 +80,7 @@ mod tests {
         let mut connection = Connection::open_in_memory().unwrap();
         migrate(&mut connection).unwrap();
         migrate(&mut connection).unwrap();
-        let version: i64 = connection
-            .pragma_query_value(None, "user_version", |row| row.get(0))
-            .unwrap();
+        let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
         assert_eq!(version, 1);
     }
 }
