@@ -193,6 +193,8 @@ impl Head {
     };
 }
 
+/// A line, its line break included, is never longer.
+pub(super) const LINE_MAX: usize = 16 * 1024;
 const PREV: &[u8] = b",\"prev\":\"";
 const HASH: &[u8] = b",\"hash\":\"";
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
