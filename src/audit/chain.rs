@@ -184,6 +184,8 @@ impl Head {
     pub(super) const NONE: Head = Head { seq: 0, hash: Hash([0; 32]) };
 }
 
+/// A line, its line break included, is never longer.
+pub(super) const LINE_MAX: usize = 16 * 1024;
 const PREV: &[u8] = b",\"prev\":\"";
 const HASH: &[u8] = b",\"hash\":\"";
 const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -5,8 +5,7 @@
 //! record of those before it ([`Link`]), so that none can lose its end, or go, unnoticed.
 
 use super::Error;
-use super::chain::{self, Hash, Head};
-use super::segment::LINE_MAX;
+use super::chain::{self, Hash, Head, LINE_MAX};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;

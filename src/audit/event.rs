@@ -118,6 +118,8 @@ pub struct Event<'a> {
     pub bytes_in: Option<u64>,
     /// Bytes sent to the client.
     pub bytes_out: Option<u64>,
+    /// How many like it were left out before it; set by [`super::Audit::record_stranger`].
+    pub unrecorded: Option<u64>,
     /// A sentence of ours for people, where the other keys do not say it. Never an argument, never a token.
     pub detail: Option<&'a str>,
 }
@@ -186,6 +188,7 @@ impl<'a> Event<'a> {
             duration_us: None,
             bytes_in: None,
             bytes_out: None,
+            unrecorded: None,
             detail: None,
         }
     }
@@ -212,6 +215,7 @@ impl<'a> Event<'a> {
         line.number("duration_us", self.duration_us);
         line.number("bytes_in", self.bytes_in);
         line.number("bytes_out", self.bytes_out);
+        line.number("unrecorded", self.unrecorded);
         line.text("detail", self.detail);
         line.finish()
     }
@@ -433,6 +437,7 @@ mod tests {
             duration_us: Some(u64::MAX),
             bytes_in: Some(u64::MAX),
             bytes_out: Some(u64::MAX),
+            unrecorded: Some(u64::MAX),
             detail: Some(&long),
         };
 

@@ -3,9 +3,9 @@
 //! Nothing is checked here; that is `verify`. What is handed out is printable ASCII, also from a file somebody edited.
 
 use super::Error;
+use super::chain::LINE_MAX;
 use super::directory::Directory;
 use super::escape::escaped;
-use super::segment::LINE_MAX;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -57,7 +57,7 @@ impl<'a> Follow<'a> {
     }
 
     /// What was written since the last time.
-    pub fn next(&mut self) -> Result<Vec<String>, Error> {
+    pub fn new_lines(&mut self) -> Result<Vec<String>, Error> {
         let mut new = Vec::new();
         for name in self.directory.segments()? {
             let start = self.read_to.get(&name).copied().unwrap_or(0);

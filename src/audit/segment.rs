@@ -7,9 +7,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// A line, its line break included, is never longer.
-pub(super) const LINE_MAX: usize = 16 * 1024;
-
 /// See the module.
 pub(super) struct Segment {
     pub(super) name: String,

@@ -4,9 +4,8 @@
 //! rewritten with new hashes throughout. Signed checkpoints will close both.
 
 use super::Error;
-use super::chain::{self, Hash, Head, Sealed};
+use super::chain::{self, Hash, Head, LINE_MAX, Sealed};
 use super::directory::{Directory, LINKS_MAX, Link, Opening, ROTATED, START, Torn};
-use super::segment::LINE_MAX;
 use ring::digest;
 use std::collections::HashMap;
 use std::fmt;
@@ -129,7 +128,7 @@ impl<'a> Walk<'a> {
             let record = line.strip_suffix(b"\n").ok_or("is not a whole line");
             match record.and_then(chain::unseal) {
                 Ok(sealed) => {
-                    if let Err(fault) = self.record(&line, sealed) {
+                    if let Err(fault) = self.record(&line, &sealed) {
                         return Ok(Err(fault));
                     }
                     report.records += 1;
@@ -140,9 +139,9 @@ impl<'a> Walk<'a> {
         Ok(self.end(rest, report))
     }
 
-    fn record(&mut self, line: &[u8], sealed: Sealed) -> Checked {
+    fn record(&mut self, line: &[u8], sealed: &Sealed) -> Checked {
         if self.line == 0 {
-            self.first(line, &sealed)?;
+            self.first(line, sealed)?;
         } else if sealed.prev != self.head.hash {
             return Err(self.fault("does not follow the record before it: one was removed, added or moved"));
         } else if sealed.head.seq != self.head.seq + 1 {

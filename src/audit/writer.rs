@@ -167,10 +167,13 @@ impl Writer {
     fn failed(&mut self, batch: VecDeque<Entry>, error: Error) {
         self.queue.set_available(false);
         if self.outage.is_none() {
-            tracing::error!(%error, "the audit log cannot be written");
+            tracing::error!(
+                error = error.with_cause(),
+                "the audit log cannot be written"
+            );
             self.outage = Some(Outage {
                 since: self.queue.now(),
-                cause: error.to_string(),
+                cause: error.with_cause(),
                 refused_before: self.queue.refused(),
             });
         }

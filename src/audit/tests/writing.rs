@@ -322,6 +322,26 @@ async fn what_is_queued_is_written_before_the_log_closes() {
 }
 
 #[tokio::test]
+async fn a_flood_of_strangers_is_counted_not_written() {
+    let house = House::new();
+    let audit = house.open();
+    (0..3000).for_each(|_| audit.record_stranger(Event::new(Kind::Refused)));
+
+    audit.close();
+
+    let records = house.records();
+    let refused = records.iter().filter(|r| r["event"] == "refused");
+    let (mut written, mut unrecorded) = (0, 0);
+    for record in refused {
+        unrecorded += record["unrecorded"].as_u64().unwrap_or(0);
+        written += 1;
+    }
+    // The last record stands for those after it alone.
+    assert_eq!(written - 1 + unrecorded, 3000);
+    assert!(written < 1500, "{written} records");
+}
+
+#[tokio::test]
 async fn a_writer_that_dies_leaves_nobody_waiting() {
     let house = House::new();
     let audit = house.open();
