@@ -6,3 +6,4 @@ mod support;
 mod proxy {
     mod real_clients;
 }
+mod policy;
