@@ -18,11 +18,7 @@ struct State {
 
 impl Flood {
     pub(super) fn new() -> Self {
-        Flood(Mutex::new(State {
-            left_milli: BURST_MILLI,
-            counted_at: Instant::now(),
-            unrecorded: 0,
-        }))
+        Flood(Mutex::new(State { left_milli: BURST_MILLI, counted_at: Instant::now(), unrecorded: 0 }))
     }
 
     /// Whether a record may be written, and then how many were left out before it.

@@ -83,11 +83,7 @@ pub enum Error {
 impl Error {
     fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_owned();
-        move |source| Error::Io {
-            doing,
-            path,
-            source,
-        }
+        move |source| Error::Io { doing, path, source }
     }
 
     /// With what the system said.
@@ -153,23 +149,13 @@ impl Audit {
             .name("audit".to_owned())
             .spawn(move || writer.run())
             .map_err(Error::io("start the writer of", Path::new("the audit log")))?;
-        Ok(Audit(Arc::new(Open {
-            queue,
-            flood: Flood::new(),
-            is_strict,
-            writer: Mutex::new(Some(thread)),
-        })))
+        Ok(Audit(Arc::new(Open { queue, flood: Flood::new(), is_strict, writer: Mutex::new(Some(thread)) })))
     }
 
     /// Writes `event` and returns its `seq` once it is as certain as `durability` asks.
     /// A caller that stops waiting takes nothing back: the record is written all the same.
-    pub async fn record(
-        &self,
-        event: Event<'_>,
-        durability: Durability,
-    ) -> Result<u64, Unavailable> {
-        let is_synced =
-            durability == Durability::Synced && self.0.is_strict.load(Ordering::Relaxed);
+    pub async fn record(&self, event: Event<'_>, durability: Durability) -> Result<u64, Unavailable> {
+        let is_synced = durability == Durability::Synced && self.0.is_strict.load(Ordering::Relaxed);
         let written = self.0.queue.push_waiting(event.encode(), is_synced)?;
         written.await.unwrap_or(Err(Unavailable::Closed))
     }
@@ -184,10 +170,7 @@ impl Audit {
     /// whole, then 20 a second; the next one written says in `unrecorded` how many were not.
     pub fn record_stranger(&self, event: Event<'_>) {
         if let Some(unrecorded) = self.0.flood.admit() {
-            self.record_later(Event {
-                unrecorded: (unrecorded > 0).then_some(unrecorded),
-                ..event
-            });
+            self.record_later(Event { unrecorded: (unrecorded > 0).then_some(unrecorded), ..event });
         }
     }
 
@@ -224,10 +207,7 @@ impl Open {
     fn close(&self) {
         let unrecorded = self.flood.take_unrecorded();
         if unrecorded > 0 {
-            let event = Event {
-                unrecorded: Some(unrecorded),
-                ..Event::new(Kind::Refused)
-            };
+            let event = Event { unrecorded: Some(unrecorded), ..Event::new(Kind::Refused) };
             self.queue.push(event.encode());
         }
         self.queue.close();

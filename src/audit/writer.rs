@@ -167,10 +167,7 @@ impl Writer {
     fn failed(&mut self, batch: VecDeque<Entry>, error: Error) {
         self.queue.set_available(false);
         if self.outage.is_none() {
-            tracing::error!(
-                error = error.with_cause(),
-                "the audit log cannot be written"
-            );
+            tracing::error!(error = error.with_cause(), "the audit log cannot be written");
             self.outage = Some(Outage {
                 since: self.queue.now(),
                 cause: error.with_cause(),

@@ -181,10 +181,7 @@ mod tests {
                 code: Some("policy.denied"),
                 ..Event::new(Kind::Decision)
             };
-            audit
-                .record(event, Durability::Synced)
-                .await
-                .expect("written");
+            audit.record(event, Durability::Synced).await.expect("written");
         }
         (data_dir, directory)
     }
@@ -206,19 +203,11 @@ mod tests {
 
         let text = printed(tail_of(2), &directory).expect("prints");
 
-        let seqs: Vec<_> = text
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["seq"].clone())
-            .collect();
+        let seqs: Vec<_> =
+            text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["seq"].clone()).collect();
         assert_eq!(seqs, [3, 4]);
         assert_eq!(printed(tail_of(0), &directory).expect("prints"), "");
-        assert_eq!(
-            printed(tail_of(99), &directory)
-                .expect("prints")
-                .lines()
-                .count(),
-            4
-        );
+        assert_eq!(printed(tail_of(99), &directory).expect("prints").lines().count(), 4);
     }
 
     #[tokio::test]
@@ -228,15 +217,9 @@ mod tests {
 
         let text = printed(AuditCommand::Show { request }, &directory).expect("prints");
 
-        assert_eq!(
-            text.lines().next(),
-            Some("2027-01-15T08:00:00.000Z  decision")
-        );
+        assert_eq!(text.lines().next(), Some("2027-01-15T08:00:00.000Z  decision"));
         assert!(text.contains("subject user:alice"), "{text}");
-        assert!(
-            text.contains("  object            \\u001b[2Jdelete\n"),
-            "{text}"
-        );
+        assert!(text.contains("  object            \\u001b[2Jdelete\n"), "{text}");
         assert!(text.contains("policy.denied") && text.is_ascii(), "{text}");
         assert_eq!(text.matches("decision").count(), 1, "one record only");
     }
@@ -257,30 +240,17 @@ mod tests {
         let verify = AuditCommand::Verify { from: None };
 
         let text = printed(verify.clone(), &directory).expect("sound");
-        assert!(
-            text.starts_with("verified 4 records in 1 segments\nend: audit-"),
-            "{text}"
-        );
+        assert!(text.starts_with("verified 4 records in 1 segments\nend: audit-"), "{text}");
 
         let entries = fs::read_dir(data_dir.path().join("audit")).expect("readable");
         let segment = entries
             .map(|entry| entry.expect("an entry").path())
-            .find(|path| {
-                path.extension()
-                    .is_some_and(|extension| extension == "jsonl")
-            })
+            .find(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
             .expect("a segment");
-        let changed = fs::read_to_string(&segment)
-            .expect("ASCII")
-            .replacen("alice", "bob00", 1);
+        let changed = fs::read_to_string(&segment).expect("ASCII").replacen("alice", "bob00", 1);
         fs::write(&segment, changed).expect("written");
         let error = printed(verify, &directory).expect_err("changed");
-        assert!(
-            error
-                .to_string()
-                .contains(".jsonl:2: does not have the hash"),
-            "{error}"
-        );
+        assert!(error.to_string().contains(".jsonl:2: does not have the hash"), "{error}");
     }
 
     #[test]

@@ -10,7 +10,6 @@ use crate::mcp::Verb;
 use crate::policy::Decision;
 use crate::snapshot::Route;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// What has been found out about an exchange, for its records.
 #[derive(Debug)]
@@ -95,8 +94,13 @@ pub(super) async fn decided(
         body_bytes: Some(received.body.len() as u64),
         ..event(Kind::Decision, exchange)
     };
-    let recorded = gateway.audit.record(event, durability).await;
-    recorded.map(drop).or_else(|why| unrecorded(received, decision, &why))
+    let Err(why) = gateway.audit.record(event, durability).await else {
+        return Ok(());
+    };
+    unrecorded(received, decision, &why)?;
+    // It goes on all the same; the record is kept until the log can be written again.
+    gateway.audit.record_later(event);
+    Ok(())
 }
 
 fn described(decision: &Decision) -> (audit::Decision, &[Arc<str>]) {
@@ -137,18 +141,20 @@ pub(super) fn ended(gateway: &Gateway, exchange: &Exchange, outcome: Outcome) {
         request = %exchange.id, route, method, status = facts.status, outcome = outcome.as_str(),
         ms = took.as_millis(), "request ended"
     );
-    let kind = if facts.is_decided { Kind::Result } else { Kind::Refused };
-    let is_worth_it = facts.is_decided || (facts.code.is_some() && may_record_refusal(gateway, exchange));
-    if is_worth_it {
-        gateway.audit.record_later(Event {
-            code: facts.code,
-            outcome: Some(outcome.as_str()),
-            status: Some(facts.status),
-            duration_us: u64::try_from(took.as_micros()).ok(),
-            bytes_in: Some(facts.bytes_in as u64),
-            bytes_out: Some(facts.bytes_out as u64),
-            ..event(kind, exchange)
-        });
+    let event = Event {
+        code: facts.code,
+        outcome: Some(outcome.as_str()),
+        status: Some(facts.status),
+        duration_us: u64::try_from(took.as_micros()).ok(),
+        bytes_in: Some(facts.bytes_in as u64),
+        bytes_out: Some(facts.bytes_out as u64),
+        ..event(if facts.is_decided { Kind::Result } else { Kind::Refused }, exchange)
+    };
+    match facts.principal {
+        Some(_) => gateway.audit.record_later(event),
+        // Their number is limited, so that the disk is not theirs to fill; the metrics count them all.
+        None if facts.code.is_some() => gateway.audit.record_stranger(event),
+        None => {}
     }
 }
 
@@ -175,20 +181,4 @@ fn who(principal: &Principal) -> Who<'_> {
         client: &principal.client,
         grant: &principal.grant,
     }
-}
-
-/// Requests of strangers are recorded up to this many a second; the rest is in the metrics, so that the disk is not theirs to fill.
-const STRANGERS_PER_SECOND: u64 = 20;
-
-fn may_record_refusal(gateway: &Gateway, exchange: &Exchange) -> bool {
-    static SECOND: AtomicI64 = AtomicI64::new(0);
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    if exchange.facts.principal.is_some() {
-        return true;
-    }
-    let now = gateway.clock.unix_seconds();
-    if SECOND.swap(now, Ordering::Relaxed) != now {
-        COUNT.store(0, Ordering::Relaxed);
-    }
-    COUNT.fetch_add(1, Ordering::Relaxed) < STRANGERS_PER_SECOND
 }
