@@ -74,7 +74,10 @@ impl Snapshot {
         let data_dir = loaded.resolve(&config.data_dir);
         let users = Users::load(&config.identity, &data_dir).map_err(|why| loaded.locate(vec![user_problem(&why)]))?;
         let known = known_people(&users);
-        let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
+        // Those of this file are checked where they stand; `check` is told of the others.
+        let is_written_here = |name: &str| config.identity.users.iter().any(|user| user.name == name);
+        let names: Vec<&str> =
+            known.iter().map(|(name, _)| name.as_str()).filter(|name| !is_written_here(name)).collect();
         let groups: Vec<&str> = known.iter().flat_map(|(_, groups)| groups).map(String::as_str).collect();
         let mut found = config::check(config, Known { users: &names, groups: &groups });
         let policy = Policy::compile(&config.policy).map_err(|more| found.extend(more)).ok();
