@@ -38,12 +38,12 @@ pub fn router(
     status: impl Fn() -> Answer + Send + Sync + 'static,
 ) -> Router {
     Router::new()
-        .route("/reload", post(|State(actions): State<Actions>| async move { answer((actions.reload)()) }))
-        .route("/status", get(|State(actions): State<Actions>| async move { answer((actions.status)()) }))
+        .route("/reload", post(|State(actions): State<Actions>| async move { answer(&(actions.reload)()) }))
+        .route("/status", get(|State(actions): State<Actions>| async move { answer(&(actions.status)()) }))
         .with_state(Actions { reload: Arc::new(reload), status: Arc::new(status) })
 }
 
-fn answer(answer: Answer) -> Response {
+fn answer(answer: &Answer) -> Response {
     let status = if answer.ok { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
-    (status, serde_json::to_string(&answer).unwrap_or_default()).into_response()
+    (status, serde_json::to_string(answer).unwrap_or_default()).into_response()
 }

@@ -288,7 +288,7 @@ fn a_token_has_three_parts_of_base64url() {
         format!(" {good}"),
         format!("{good} "),
         format!("{good}\0"),
-        format!("{header}.{}é.{signature}", payload),
+        format!("{header}.{payload}é.{signature}"),
         format!("{good}{}", "A".repeat(LONGEST_TOKEN)),
     ];
     for token in cases {

@@ -5,7 +5,7 @@
 
 use super::error::{Error, Fault, shown};
 use super::quoted::Quoted;
-use super::scan::Scanner;
+use super::scan::{Halves, Scanner};
 use super::{Id, Kind, Limits, Member, Message, Node, Notification, Outcome, Params, Request, Response, Span};
 
 /// The members found so far.
@@ -29,8 +29,8 @@ enum IdMember {
 const LONGEST_METHOD: usize = 256;
 
 /// Reads the one message that `text` is.
-pub(super) fn read(text: &[u8], limits: Limits) -> Result<Message, Error> {
-    let mut scanner = Scanner::new(text, limits).map_err(|fault| Error::new(fault, None))?;
+pub(super) fn read(text: &[u8], limits: Limits, halves: Halves) -> Result<Message, Error> {
+    let mut scanner = Scanner::new(text, limits, halves).map_err(|fault| Error::new(fault, None))?;
     let mut envelope = Envelope::default();
     match envelope.fill(&mut scanner) {
         Ok(()) => envelope.into_message(),

@@ -123,7 +123,16 @@ pub struct Member {
 /// # Errors
 /// The first fault found, with the id of the message if that had been read by then.
 pub fn parse(text: &[u8], limits: Limits) -> Result<Message, Error> {
-    message::read(text, limits)
+    message::read(text, limits, scan::Halves::Refused)
+}
+
+/// Reads what an upstream answered: as [`parse`], but half a surrogate pair in an escape passes. Tools cut texts in the
+/// middle of a character, nothing is decided on what they say, and refusing the whole answer would help nobody.
+///
+/// # Errors
+/// The first fault found, with the id of the message if that had been read by then.
+pub fn parse_answer(text: &[u8], limits: Limits) -> Result<Message, Error> {
+    message::read(text, limits, scan::Halves::Passed)
 }
 
 // === impl Span ===

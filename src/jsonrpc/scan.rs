@@ -14,10 +14,20 @@ pub(super) struct Scanner<'a> {
     text: &'a str,
     at: usize,
     limits: Limits,
+    halves: Halves,
     nodes: usize,
     open: Vec<Container>,
     /// Of the members of every open object, outermost object first.
     names: Vec<Quoted<'a>>,
+}
+
+/// What becomes of half a surrogate pair.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Halves {
+    /// It makes the text no message: parsers differ in what they read, and a rule must not be judged on one reading.
+    Refused,
+    /// It passes, as the bytes it came in.
+    Passed,
 }
 
 /// An object or array that has begun and not ended.
@@ -48,12 +58,20 @@ const COMPARED_IN_PAIRS: usize = 16;
 
 impl<'a> Scanner<'a> {
     /// Starts at the first byte of `text`, which has to be UTF-8 without a byte order mark (RFC 8259 §8.1).
-    pub(super) fn new(text: &'a [u8], limits: Limits) -> Result<Self, Fault> {
+    pub(super) fn new(text: &'a [u8], limits: Limits, halves: Halves) -> Result<Self, Fault> {
         let text = std::str::from_utf8(text).map_err(|error| Fault::syntax(error.valid_up_to(), "not UTF-8"))?;
         if text.starts_with('\u{feff}') {
             return Err(Fault::syntax(0, "byte order mark"));
         }
-        Ok(Scanner { text, at: 0, limits, nodes: 0, open: Vec::with_capacity(16), names: Vec::with_capacity(32) })
+        Ok(Scanner {
+            text,
+            at: 0,
+            limits,
+            halves,
+            nodes: 0,
+            open: Vec::with_capacity(16),
+            names: Vec::with_capacity(32),
+        })
     }
 
     /// Passes over one value. Space before it must have been passed.
@@ -360,21 +378,27 @@ impl<'a> Scanner<'a> {
     /// The digits of one escape, or of the two that make a character outside the Basic Multilingual Plane. Half of
     /// such a pair is a string to some parsers, an error or U+FFFD to others.
     fn unicode_escape(&mut self, at: usize) -> Result<(), Fault> {
-        const UNPAIRED: &str = "half a surrogate pair";
         match self.unit()? {
-            0xDC00..=0xDFFF => Err(Fault::syntax(at, UNPAIRED)),
+            0xDC00..=0xDFFF => self.half(at),
             0xD800..=0xDBFF => {
                 if !self.rest().starts_with(b"\\u") {
-                    return Err(Fault::syntax(at, UNPAIRED));
+                    return self.half(at);
                 }
                 self.bump();
                 self.bump();
                 match self.unit()? {
                     0xDC00..=0xDFFF => Ok(()),
-                    _ => Err(Fault::syntax(at, UNPAIRED)),
+                    _ => self.half(at),
                 }
             }
             _ => Ok(()),
+        }
+    }
+
+    fn half(&self, at: usize) -> Result<(), Fault> {
+        match self.halves {
+            Halves::Refused => Err(Fault::syntax(at, "half a surrogate pair")),
+            Halves::Passed => Ok(()),
         }
     }
 

@@ -36,6 +36,15 @@ fn request(text: &str) -> Request {
 }
 
 #[test]
+fn half_a_surrogate_pair_passes_in_an_answer_only() {
+    let answer = br#"{"jsonrpc":"2.0","id":1,"result":{"text":"cut \ud83d"}}"#;
+    let limits = Limits { depth: 8, nodes: 100 };
+
+    assert!(matches!(parse_answer(answer, limits), Ok(Message::Response(_))));
+    assert!(parse(answer, limits).is_err());
+}
+
+#[test]
 fn a_request_is_taken_apart() {
     let text = r#" {"jsonrpc":"2.0","id":7,"method":"tools/call","params": {"name":"a", "arguments": {"x":[1,{"y":"\u00e9"}]} } } "#;
 

@@ -56,14 +56,14 @@ pub(super) struct Exchange {
 #[derive(Debug)]
 pub(super) enum End {
     /// We answer.
-    Refused(Box<Refusal>),
+    Refused(Refusal),
     /// Nobody is there to answer.
     Gone,
 }
 
 impl From<Refusal> for End {
     fn from(refusal: Refusal) -> Self {
-        End::Refused(Box::new(refusal))
+        End::Refused(refusal)
     }
 }
 

@@ -36,7 +36,8 @@ pub(super) async fn send(
     gateway.metrics.decided_after(exchange.started.elapsed().as_secs_f64());
     drop(permit);
     let sender = Send { upstream: &route.upstream, shared: &gateway.shared };
-    let answer = exchange.while_there(sender.send(&request)).await?;
+    // Boxed: connecting takes a large future, which need not be carried along while the answer is awaited and passed on.
+    let answer = exchange.while_there(Box::pin(sender.send(&request))).await?;
     answer.map_err(|error| failed(gateway, route, received.call.id.as_ref(), &error).into())
 }
 

@@ -13,9 +13,12 @@ use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
-/// An answer from us instead of the upstream's.
+/// An answer from us instead of the upstream's. Boxed, since every step's result has room for one.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct Refusal(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
     code: Code,
     message: String,
     form: Form,
@@ -117,7 +120,7 @@ impl Code {
 impl Refusal {
     /// A refusal of the HTTP request, before anything is known of the message in it.
     pub(super) fn http(code: Code, message: impl Into<String>) -> Self {
-        Refusal {
+        Refusal(Box::new(Parts {
             code,
             message: message.into(),
             form: Form::Error,
@@ -126,33 +129,39 @@ impl Refusal {
             data: Vec::new(),
             challenge: None,
             cause: None,
-        }
+        }))
     }
 
     /// A refusal of the request `id`, as a JSON-RPC error.
     pub(super) fn error(code: Code, id: Option<&Id>, message: impl Into<String>) -> Self {
-        Refusal { id: id.cloned(), ..Refusal::http(code, message) }
+        let mut refusal = Refusal::http(code, message);
+        refusal.0.id = id.cloned();
+        refusal
     }
 
     /// A refusal of the tool call `id`, as a result that a model reads.
     pub(super) fn tool_result(code: Code, id: Option<&Id>, era: Era, message: impl Into<String>) -> Self {
-        Refusal { form: Form::ToolResult(era), ..Refusal::error(code, id, message) }
+        let mut refusal = Refusal::error(code, id, message);
+        refusal.0.form = Form::ToolResult(era);
+        refusal
     }
 
     /// With another HTTP status than the code's own.
-    pub(super) fn status(self, status: StatusCode) -> Self {
-        Refusal { status: Some(status), ..self }
+    pub(super) fn status(mut self, status: StatusCode) -> Self {
+        self.0.status = Some(status);
+        self
     }
 
     /// With a member of its own in the error's `data`.
     pub(super) fn data(mut self, key: &'static str, value: Value) -> Self {
-        self.data.push((key, value));
+        self.0.data.push((key, value));
         self
     }
 
     /// With what lies behind it, for the log.
-    pub(super) fn because(self, cause: impl std::fmt::Display) -> Self {
-        Refusal { cause: Some(cause.to_string()), ..self }
+    pub(super) fn because(mut self, cause: impl std::fmt::Display) -> Self {
+        self.0.cause = Some(cause.to_string());
+        self
     }
 
     /// With the challenge that tells a client where to get a token for `route` (RFC 9728 §5.1), and, where one was
@@ -162,14 +171,19 @@ impl Refusal {
     }
 
     /// As [`Refusal::challenge`], naming every scope the call needs.
-    pub(super) fn challenge_scope(self, route: &Route, error: Option<(&str, &str)>, scope: &str) -> Self {
+    pub(super) fn challenge_scope(mut self, route: &Route, error: Option<(&str, &str)>, scope: &str) -> Self {
         let mut text = format!("Bearer resource_metadata=\"{}\", scope=\"{scope}\"", route.metadata_url);
         if let Some((error, description)) = error {
             text.push_str(&format!(", error=\"{error}\", error_description=\"{description}\""));
         }
-        Refusal { challenge: HeaderValue::try_from(text).ok(), ..self }
+        self.0.challenge = HeaderValue::try_from(text).ok();
+        self
     }
+}
 
+// === impl Parts ===
+
+impl Parts {
     fn body(&self) -> Bytes {
         let (name, _, number) = self.code.row();
         let answer = match self.form {
@@ -196,7 +210,7 @@ impl Refusal {
 }
 
 /// Answers `exchange` with `refusal`, in whatever way is still open.
-pub(super) async fn answer(exchange: &mut Exchange, refusal: Box<Refusal>) -> Outcome {
+pub(super) async fn answer(exchange: &mut Exchange, Refusal(refusal): Refusal) -> Outcome {
     exchange.facts.code = Some(refusal.code.as_str());
     if let Some(cause) = &refusal.cause {
         tracing::debug!(request = %exchange.id, code = refusal.code.as_str(), %cause, "refused");
@@ -207,7 +221,7 @@ pub(super) async fn answer(exchange: &mut Exchange, refusal: Box<Refusal>) -> Ou
     }
 }
 
-async fn write(exchange: &mut Exchange, refusal: &Refusal) -> Result<(), Gone> {
+async fn write(exchange: &mut Exchange, refusal: &Parts) -> Result<(), Gone> {
     let body = refusal.body();
     if exchange.is_streaming() {
         exchange.write(sse::encode(&body)).await?;

@@ -119,7 +119,7 @@ impl Reply<'_> {
         answer.release(&self.gateway.shared, &self.route.upstream).await;
         self.gateway.metrics.upstream_error(&self.route.name, Error::Status(0).code());
         let id = self.call.id.as_ref();
-        match jsonrpc::parse(&text, self.limits(exchange)) {
+        match jsonrpc::parse_answer(&text, self.limits(exchange)) {
             Ok(Message::Response(response)) if response.id.is_none() || response.id.as_ref() == id => {
                 self.deliver(exchange, status, text).await
             }
@@ -219,7 +219,7 @@ impl Reply<'_> {
         if !event.is_message() || event.data.is_empty() {
             return None;
         }
-        match jsonrpc::parse(&event.data, self.limits(exchange)) {
+        match jsonrpc::parse_answer(&event.data, self.limits(exchange)) {
             Ok(Message::Response(response)) if response.id == self.call.id => {
                 return Some(self.filtered(exchange, event.data, &response));
             }
@@ -239,7 +239,7 @@ impl Reply<'_> {
 
     /// The answer to this call in `text`, filtered where it is a list; or why it is none.
     fn accept(&self, exchange: &Exchange, text: Bytes) -> Result<Bytes, String> {
-        match jsonrpc::parse(&text, self.limits(exchange)) {
+        match jsonrpc::parse_answer(&text, self.limits(exchange)) {
             Ok(Message::Response(response)) if response.id == self.call.id => {
                 Ok(self.filtered(exchange, text, &response))
             }

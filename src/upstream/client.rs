@@ -131,7 +131,7 @@ impl Conversation<'_> {
         let session = answer.session.clone();
         let text = read_message(&mut answer).await?;
         answer.release(self.shared, self.upstream).await;
-        match jsonrpc::parse(&text, LIMITS) {
+        match jsonrpc::parse_answer(&text, LIMITS) {
             Ok(Message::Response(response)) => Ok(Reply { text, outcome: response.outcome, session }),
             Ok(_) => Err(Error::Malformed("not a response".to_owned())),
             Err(error) => Err(Error::Malformed(error.to_string())),
@@ -175,7 +175,7 @@ async fn read_message(answer: &mut Answer) -> Result<Bytes, Error> {
     while let Some(piece) = answer.read().await? {
         decoder.push(&piece, &mut events).map_err(|over| Error::TooLarge { limit: over.limit })?;
         for event in events.drain(..) {
-            if matches!(jsonrpc::parse(&event.data, LIMITS), Ok(Message::Response(_))) {
+            if matches!(jsonrpc::parse_answer(&event.data, LIMITS), Ok(Message::Response(_))) {
                 return Ok(event.data);
             }
         }

@@ -172,6 +172,7 @@ impl Send<'_> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` takes")]
 fn before_answer(error: pingora::BError) -> Error {
     match error.etype() {
         ErrorType::ReadTimedout | ErrorType::WriteTimedout => {
