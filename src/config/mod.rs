@@ -3,14 +3,43 @@
 //! Nothing here knows what the values are used for at run time; `snapshot` turns a checked `Config` into what is in force.
 //! The doc comments are the source of `gateway.schema.json` and `docs/configuration.md`.
 
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+mod check;
+mod file;
+mod form;
+mod load;
+mod locate;
+mod nearest;
+mod origin;
+mod problem;
+mod reference;
+mod schema;
+mod tree;
 mod units;
 mod value;
 
+pub use check::{Known, check};
+pub use file::FileError;
+pub use load::{Loaded, fuzz_load, load, read};
+pub use nearest::{did_you_mean, nearest};
+pub use origin::{Network, Origin};
+pub use problem::{Location, Malformed, Part, Path, Problem, Problems, Segment, Severity};
+pub use reference::reference;
+pub use schema::schema;
 pub use units::{ByteSize, Period};
-pub use value::{SecretRef, Text};
+pub use value::{SecretRef, Text, ValueError, read_secret};
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -47,6 +76,7 @@ pub struct Config {
     #[serde(default)]
     pub identity: Identity,
     /// The MCP servers behind this gateway, by name (`[a-z0-9-]{1,32}`); each is served at `/mcp/<name>`.
+    #[schemars(extend("minProperties" = 1))]
     pub upstreams: BTreeMap<String, Upstream>,
     /// What they may do. Nothing matched means denied.
     pub policy: Policy,
@@ -75,7 +105,8 @@ pub struct Tls {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BehindProxy {
-    /// Their addresses, as CIDR blocks (`10.0.0.0/8`) or single addresses.
+    /// Their addresses, as CIDR blocks (`10.0.0.0/8`) or single addresses. At least one.
+    #[schemars(length(min = 1))]
     pub from: Vec<String>,
 }
 
@@ -159,7 +190,7 @@ pub struct UpstreamTls {
 }
 
 /// How long one upstream may take.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UpstreamTimeouts {
     /// To connect, TLS included.
@@ -188,6 +219,7 @@ impl Default for UpstreamTimeouts {
 #[serde(deny_unknown_fields)]
 pub struct Policy {
     /// The rules. At least one.
+    #[schemars(length(min = 1))]
     pub rules: Vec<Rule>,
     /// Calls with the decision they must get; run by `portcullis check` and at every reload.
     #[serde(default)]
@@ -370,7 +402,7 @@ pub enum Expect {
 }
 
 /// What a request may cost.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
     /// A request's body.
@@ -398,7 +430,7 @@ impl Default for Limits {
 }
 
 /// How long each part of a request may take; an upstream's own times stand with the upstream.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
     /// To send the request's head, first byte to last.
@@ -434,7 +466,7 @@ pub struct Audit {
 }
 
 /// When a record counts as written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Sync {
     /// A `tools/call` is forwarded only after its record is on the disk.
@@ -443,6 +475,9 @@ pub enum Sync {
     /// When the operating system has taken it; a power cut may lose the last records.
     Relaxed,
 }
+
+#[cfg(test)]
+mod tests;
 
 mod default {
     use std::path::PathBuf;

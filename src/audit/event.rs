@@ -1,0 +1,467 @@
+//! What can be recorded, and its text. The order of the keys is part of the format: it is the order of the fields here.
+//!
+//! An event borrows all it says, and becomes bytes on the thread of the one who records it.
+//! `seq`, times, segment and hashes are put around these bytes by the writer, which alone knows them.
+
+use super::chain;
+use super::escape::{self, Cut};
+use std::sync::Arc;
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Policy has judged a call.
+    Decision,
+    /// A call that was let through has ended.
+    Result,
+    /// A request was refused before policy saw it: no valid token, malformed, too large, unknown route.
+    Refused,
+    /// A new configuration came into force, or (with a `code`) was refused.
+    Reload,
+    /// The gateway stops of its own accord. A segment that ends without one was cut short.
+    Stop,
+    /// A person proved who they are.
+    LoginSucceeded,
+    /// Someone failed to.
+    LoginFailed,
+    /// A person let a client act for them.
+    ConsentGiven,
+    /// A person did not.
+    ConsentDenied,
+    /// An OAuth client was added.
+    ClientRegistered,
+    /// An OAuth client was removed.
+    ClientRemoved,
+    /// Tokens were issued for a new grant.
+    TokenIssued,
+    /// Tokens were renewed.
+    TokenRefreshed,
+    /// A grant was ended; its tokens with it.
+    TokenRevoked,
+    /// A used-up refresh token or authorization code came again; its grant was ended.
+    TokenReplayed,
+    /// Signing keys were changed.
+    KeyRotated,
+}
+
+/// What policy said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Let through.
+    Allowed,
+    /// Refused.
+    Denied,
+    /// Waits for a person.
+    Held,
+}
+
+/// For whom a token stands, as the log names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject<'a> {
+    /// A person; written `user:<name>`.
+    User(&'a str),
+    /// An OAuth client acting for itself; written `client:<id>`.
+    Client(&'a str),
+}
+
+/// The principal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Who<'a> {
+    /// Who vouches for them.
+    pub issuer: &'a str,
+    /// Who they are.
+    pub subject: Subject<'a>,
+    /// The OAuth client they use.
+    pub client: &'a str,
+    /// The grant behind the token: its name, not the token.
+    pub grant: &'a str,
+}
+
+/// One thing that happened. Made with [`Event::new`] and struct update; what is left out is left out of the line.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'a> {
+    /// What happened.
+    pub kind: Kind,
+    /// The request it belongs to.
+    pub request: Option<&'a str>,
+    /// Who asked.
+    pub principal: Option<Who<'a>>,
+    /// The address and port the request came from.
+    pub peer: Option<&'a str>,
+    /// The route it took.
+    pub route: Option<&'a str>,
+    /// The upstream it was for.
+    pub upstream: Option<&'a str>,
+    /// The JSON-RPC method, or the HTTP method where there was no message.
+    pub method: Option<&'a str>,
+    /// The tool, resource or prompt.
+    pub object: Option<&'a str>,
+    /// What policy said.
+    pub decision: Option<Decision>,
+    /// The rules that made it say so.
+    pub rules: &'a [Arc<str>],
+    /// The stable code of a refusal, such as `policy.denied`.
+    pub code: Option<&'a str>,
+    /// The configuration in force, by the beginning of its hash.
+    pub snapshot: Option<&'a str>,
+    /// SHA-256 of the arguments, never the arguments.
+    pub arguments_sha256: Option<&'a [u8; 32]>,
+    /// Size of the request's body.
+    pub body_bytes: Option<u64>,
+    /// How it ended: `completed`, `upstream_error`, `client_gone`, …
+    pub outcome: Option<&'a str>,
+    /// The HTTP status that was answered.
+    pub status: Option<u16>,
+    /// From the request's head to the end of the answer.
+    pub duration_us: Option<u64>,
+    /// Bytes read from the client.
+    pub bytes_in: Option<u64>,
+    /// Bytes sent to the client.
+    pub bytes_out: Option<u64>,
+    /// A sentence of ours for people, where the other keys do not say it. Never an argument, never a token.
+    pub detail: Option<&'a str>,
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// The word in the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Decision => "decision",
+            Kind::Result => "result",
+            Kind::Refused => "refused",
+            Kind::Reload => "reload",
+            Kind::Stop => "stop",
+            Kind::LoginSucceeded => "login.succeeded",
+            Kind::LoginFailed => "login.failed",
+            Kind::ConsentGiven => "consent.given",
+            Kind::ConsentDenied => "consent.denied",
+            Kind::ClientRegistered => "client.registered",
+            Kind::ClientRemoved => "client.removed",
+            Kind::TokenIssued => "token.issued",
+            Kind::TokenRefreshed => "token.refreshed",
+            Kind::TokenRevoked => "token.revoked",
+            Kind::TokenReplayed => "token.replayed",
+            Kind::KeyRotated => "key.rotated",
+        }
+    }
+}
+
+// === impl Decision ===
+
+impl Decision {
+    /// The word in the log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Decision::Allowed => "allowed",
+            Decision::Denied => "denied",
+            Decision::Held => "held",
+        }
+    }
+}
+
+// === impl Event ===
+
+impl<'a> Event<'a> {
+    /// An event of this kind that says nothing else yet.
+    pub fn new(kind: Kind) -> Event<'a> {
+        Event {
+            kind,
+            request: None,
+            principal: None,
+            peer: None,
+            route: None,
+            upstream: None,
+            method: None,
+            object: None,
+            decision: None,
+            rules: &[],
+            code: None,
+            snapshot: None,
+            arguments_sha256: None,
+            body_bytes: None,
+            outcome: None,
+            status: None,
+            duration_us: None,
+            bytes_in: None,
+            bytes_out: None,
+            detail: None,
+        }
+    }
+
+    /// Its members as they stand in the line, each with a comma before it.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut line = Members::default();
+        line.text("request", self.request);
+        line.word("event", Some(self.kind.as_str()));
+        line.principal(self.principal);
+        line.text("peer", self.peer);
+        line.text("route", self.route);
+        line.text("upstream", self.upstream);
+        line.text("method", self.method);
+        line.long_text("object", self.object);
+        line.word("decision", self.decision.map(Decision::as_str));
+        line.list("rules", self.rules);
+        line.text("code", self.code);
+        line.text("snapshot", self.snapshot);
+        line.hash("arguments_sha256", self.arguments_sha256);
+        line.number("body_bytes", self.body_bytes);
+        line.text("outcome", self.outcome);
+        line.number("status", self.status.map(u64::from));
+        line.number("duration_us", self.duration_us);
+        line.number("bytes_in", self.bytes_in);
+        line.number("bytes_out", self.bytes_out);
+        line.text("detail", self.detail);
+        line.finish()
+    }
+}
+
+/// The members of a line under construction.
+pub(super) struct Members {
+    out: Vec<u8>,
+    cuts: Vec<Cut>,
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Members {
+            out: Vec::with_capacity(512),
+            cuts: Vec::new(),
+        }
+    }
+}
+
+impl Members {
+    /// A value of ours, which needs no escaping.
+    pub(super) fn word(&mut self, key: &str, value: Option<&str>) {
+        let Some(value) = value else { return };
+        self.key(key);
+        self.out.push(b'"');
+        self.out.extend_from_slice(value.as_bytes());
+        self.out.push(b'"');
+    }
+
+    /// A value that may be anything.
+    pub(super) fn text(&mut self, key: &'static str, value: Option<&str>) {
+        let Some(value) = value else { return };
+        self.key(key);
+        self.string(key, "", value, VALUE_MAX);
+    }
+
+    fn long_text(&mut self, key: &'static str, value: Option<&str>) {
+        let Some(value) = value else { return };
+        self.key(key);
+        self.string(key, "", value, LONG_VALUE_MAX);
+    }
+
+    /// JSON we have made ourselves, in printable ASCII.
+    pub(super) fn json(&mut self, key: &str, json: &[u8]) {
+        self.key(key);
+        self.out.extend_from_slice(json);
+    }
+
+    pub(super) fn number(&mut self, key: &str, value: Option<u64>) {
+        let Some(value) = value else { return };
+        self.key(key);
+        chain::push_number(&mut self.out, value);
+    }
+
+    fn hash(&mut self, key: &str, value: Option<&[u8; 32]>) {
+        let Some(value) = value else { return };
+        self.key(key);
+        self.out.push(b'"');
+        chain::push_hex(&mut self.out, value);
+        self.out.push(b'"');
+    }
+
+    fn principal(&mut self, who: Option<Who<'_>>) {
+        let Some(who) = who else { return };
+        let (kind, name) = match who.subject {
+            Subject::User(name) => ("user:", name),
+            Subject::Client(id) => ("client:", id),
+        };
+        self.out.extend_from_slice(br#","principal":{"issuer":"#);
+        self.string("principal.issuer", "", who.issuer, VALUE_MAX);
+        self.out.extend_from_slice(br#","subject":"#);
+        self.string("principal.subject", kind, name, VALUE_MAX);
+        self.out.extend_from_slice(br#","client":"#);
+        self.string("principal.client", "", who.client, VALUE_MAX);
+        self.out.extend_from_slice(br#","grant":"#);
+        self.string("principal.grant", "", who.grant, VALUE_MAX);
+        self.out.push(b'}');
+    }
+
+    /// Rule names. Beyond the room for a list the rest is left out and the cut says how much there was.
+    fn list(&mut self, key: &'static str, values: &[Arc<str>]) {
+        if values.is_empty() {
+            return;
+        }
+        self.key(key);
+        self.out.push(b'[');
+        let start = self.out.len();
+        for (i, value) in values.iter().enumerate() {
+            let before = self.out.len();
+            if i > 0 {
+                self.out.push(b',');
+            }
+            self.out.push(b'"');
+            let is_whole = escape::push(&mut self.out, value, LONG_VALUE_MAX) == value.len();
+            self.out.push(b'"');
+            if !is_whole || self.out.len() - start > LONG_VALUE_MAX {
+                self.out.truncate(before);
+                self.cuts.push(Cut::new(key, &values.join("\n")));
+                break;
+            }
+        }
+        self.out.push(b']');
+    }
+
+    fn key(&mut self, key: &str) {
+        self.out.extend_from_slice(b",\"");
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    fn string(&mut self, key: &'static str, prefix: &str, value: &str, max: usize) {
+        self.out.push(b'"');
+        self.out.extend_from_slice(prefix.as_bytes());
+        if escape::push(&mut self.out, value, max) < value.len() {
+            self.cuts.push(Cut::new(key, value));
+        }
+        self.out.push(b'"');
+    }
+
+    /// The members, with what was cut named last. In keys of its own, so that no value can pretend to be cut.
+    pub(super) fn finish(mut self) -> Vec<u8> {
+        let mut separator: &[u8] = br#","cut":["#;
+        for cut in &self.cuts {
+            self.out.extend_from_slice(separator);
+            cut.push(&mut self.out);
+            separator = b",";
+        }
+        if !self.cuts.is_empty() {
+            self.out.push(b']');
+        }
+        self.out
+    }
+}
+
+/// Room for one value, escaped. With twelve of these, two long ones and all cuts named, a line stays under 16 KiB.
+const VALUE_MAX: usize = 640;
+/// Room for a value that is often long in earnest: a resource's URI, the rules.
+const LONG_VALUE_MAX: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn parsed(event: &Event<'_>) -> Value {
+        let mut line = b"{\"seq\":1".to_vec();
+        line.extend(event.encode());
+        line.push(b'}');
+        assert!(line.iter().all(|b| (0x20..0x7f).contains(b)), "{line:?}");
+        assert!(line.len() < 16 * 1024 - 400, "{} bytes", line.len());
+        serde_json::from_slice(&line).expect("a line is JSON")
+    }
+
+    #[test]
+    fn keys_stand_in_their_order_and_absent_ones_are_left_out() {
+        let rules = [Arc::from("r1"), Arc::from("r2")];
+        let event = Event {
+            request: Some("r_1"),
+            principal: Some(Who {
+                issuer: "http://gw",
+                subject: Subject::User("alice"),
+                client: "c1",
+                grant: "g1",
+            }),
+            object: Some("delete_repo"),
+            decision: Some(Decision::Denied),
+            rules: &rules,
+            code: Some("policy.denied"),
+            body_bytes: Some(120),
+            ..Event::new(Kind::Decision)
+        };
+
+        assert_eq!(
+            String::from_utf8(event.encode()).expect("ASCII"),
+            r#","request":"r_1","event":"decision","principal":{"issuer":"http://gw","subject":"user:alice","client":"c1","grant":"g1"},"object":"delete_repo","decision":"denied","rules":["r1","r2"],"code":"policy.denied","body_bytes":120"#
+        );
+    }
+
+    #[test]
+    fn hostile_values_stay_one_object_and_come_back_as_they_were() {
+        let hostile = "a\n{\"seq\":9}\r\u{2028}\u{202e}\"\\\u{0}\u{1b}[2J\u{7f}é😀";
+        let event = Event {
+            object: Some(hostile),
+            route: Some(hostile),
+            ..Event::new(Kind::Refused)
+        };
+
+        let line = parsed(&event);
+
+        assert_eq!(line["object"], hostile);
+        assert_eq!(line["route"], hostile);
+    }
+
+    #[test]
+    fn a_megabyte_is_cut_with_its_length_and_hash() {
+        let name = "x".repeat(1 << 20);
+        let event = Event {
+            object: Some(&name),
+            ..Event::new(Kind::Decision)
+        };
+
+        let line = parsed(&event);
+
+        let kept = line["object"].as_str().expect("still a string");
+        assert!(name.starts_with(kept) && kept.len() > 1000);
+        let cut = &line["cut"][0];
+        assert_eq!(cut["key"], "object");
+        assert_eq!(cut["bytes"], 1 << 20);
+        assert_eq!(
+            cut["sha256"],
+            chain::Hash(chain::sha256(name.as_bytes())).to_string()
+        );
+    }
+
+    #[test]
+    fn a_line_with_everything_too_long_stays_within_its_limit() {
+        let long = "\u{1F600}".repeat(100_000);
+        let rules: Vec<Arc<str>> = (0..500).map(|n| format!("rule {n} \n").into()).collect();
+        let event = Event {
+            kind: Kind::Decision,
+            request: Some(&long),
+            principal: Some(Who {
+                issuer: &long,
+                subject: Subject::Client(&long),
+                client: &long,
+                grant: &long,
+            }),
+            peer: Some(&long),
+            route: Some(&long),
+            upstream: Some(&long),
+            method: Some(&long),
+            object: Some(&long),
+            decision: Some(Decision::Allowed),
+            rules: &rules,
+            code: Some(&long),
+            snapshot: Some(&long),
+            arguments_sha256: Some(&[0xab; 32]),
+            body_bytes: Some(u64::MAX),
+            outcome: Some(&long),
+            status: Some(u16::MAX),
+            duration_us: Some(u64::MAX),
+            bytes_in: Some(u64::MAX),
+            bytes_out: Some(u64::MAX),
+            detail: Some(&long),
+        };
+
+        let line = parsed(&event);
+
+        assert_eq!(line["cut"].as_array().expect("a list").len(), 15);
+        assert_eq!(line["rules"][0], "rule 0 \n");
+    }
+}

@@ -1,0 +1,219 @@
+//! The audit log: who asked for what, what was decided, how it ended. One JSON object a line, in `data_dir/audit/`.
+//!
+//! Callers describe what happened as an [`Event`] and wait until it is in the file; that a call goes on only then is theirs to keep.
+//! One thread owns the file. While it waits for the disk others queue up, and one write and one sync serve them all.
+//! Every line holds the hash of the line before it, so that an edit shows ([`verify`]); the hash is not a signature,
+//! and checkpoints that are signed are a later step which adds a record kind and changes nothing here.
+//! When the log cannot be written it says so at once and for as long as that lasts ([`Unavailable`]), and mends itself.
+//!
+//! No argument of a call and no token is ever handed to this module: there is no field to put one in.
+
+mod chain;
+mod directory;
+mod escape;
+mod event;
+mod queue;
+mod read;
+mod segment;
+mod verify;
+mod writer;
+
+pub use chain::sha256;
+pub use directory::Directory;
+pub use escape::escaped;
+pub use event::{Decision, Event, Kind, Subject, Who};
+pub use read::{Follow, of_request};
+pub use verify::{Fault, Report, verify};
+
+use crate::clock::Clock;
+use crate::config::Sync;
+use queue::Queue;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use writer::Writer;
+
+/// How certain a record must be before the caller goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Durability {
+    /// The operating system has taken it: it outlives this process, not a power cut.
+    Written,
+    /// It is on the disk. With `audit: { sync: relaxed }` this is `Written`.
+    Synced,
+}
+
+/// Why a record is not in the log. The caller refuses what it wanted to record.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Unavailable {
+    /// The writer is behind by as many records as it may be.
+    #[error("the audit queue is full")]
+    QueueFull,
+    /// The log was closed, or its thread has died.
+    #[error("the audit log is closed")]
+    Closed,
+    /// The disk would not take it.
+    #[error(transparent)]
+    Disk(Arc<Error>),
+}
+
+/// What the file system refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An operation on a file or directory failed.
+    #[error("cannot {doing} {}", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        doing: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Another process has been opening a segment for too long.
+    #[error("another process holds {}", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::Io {
+            doing,
+            path,
+            source,
+        }
+    }
+}
+
+/// Where and how to write.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The audit directory, `data_dir/audit`; created `0700`.
+    pub directory: PathBuf,
+    /// Whether `Durability::Synced` waits for the disk.
+    pub sync: Sync,
+    /// The time of day for `at` and for file names.
+    pub clock: Clock,
+    /// A segment that would grow beyond this is followed by a new one.
+    pub segment_bytes: u64,
+    /// Records that may wait for the writer. Results get twice the room: what they tell of has already run.
+    pub queue_len: usize,
+    /// The disk's moods, for tests.
+    #[cfg(test)]
+    faults: Arc<segment::Faults>,
+}
+
+impl Settings {
+    /// The log of the gateway whose data is in `data_dir`, with segments of 64 MiB.
+    pub fn new(data_dir: &Path, sync: Sync, clock: Clock) -> Self {
+        Settings {
+            directory: data_dir.join("audit"),
+            sync,
+            clock,
+            segment_bytes: 64 * 1024 * 1024,
+            queue_len: 4096,
+            #[cfg(test)]
+            faults: Arc::default(),
+        }
+    }
+}
+
+/// A handle on the log; clones write to the same one. The last to go closes it, after what is queued is written.
+#[derive(Clone)]
+pub struct Audit(Arc<Open>);
+
+struct Open {
+    queue: Arc<Queue>,
+    is_strict: AtomicBool,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Audit {
+    /// Opens a new segment and writes its `start`, synced. A gateway that cannot do this must not begin to serve.
+    pub fn open(settings: Settings) -> Result<Audit, Error> {
+        let queue = Arc::new(Queue::new(settings.clock.clone(), settings.queue_len));
+        let is_strict = AtomicBool::new(settings.sync == Sync::Strict);
+        let writer = Writer::open(settings, Arc::clone(&queue))?;
+        let thread = std::thread::Builder::new()
+            .name("audit".to_owned())
+            .spawn(move || writer.run())
+            .map_err(Error::io("start the writer of", Path::new("the audit log")))?;
+        Ok(Audit(Arc::new(Open {
+            queue,
+            is_strict,
+            writer: Mutex::new(Some(thread)),
+        })))
+    }
+
+    /// Writes `event` and returns its `seq` once it is as certain as `durability` asks.
+    /// A caller that stops waiting takes nothing back: the record is written all the same.
+    pub async fn record(
+        &self,
+        event: Event<'_>,
+        durability: Durability,
+    ) -> Result<u64, Unavailable> {
+        let is_synced =
+            durability == Durability::Synced && self.0.is_strict.load(Ordering::Relaxed);
+        let written = self.0.queue.push_waiting(event.encode(), is_synced)?;
+        written.await.unwrap_or(Err(Unavailable::Closed))
+    }
+
+    /// Writes `event` without waiting for it: for results, whose call has already run. It is kept while the disk
+    /// cannot take it; when even the room kept for that is full it is lost, and counted in [`Audit::dropped`].
+    pub fn record_later(&self, event: Event<'_>) {
+        self.0.queue.push(event.encode());
+    }
+
+    /// Whether the last attempt to write succeeded. While it did not, the writer tries again twice a second.
+    pub fn is_available(&self) -> bool {
+        self.0.queue.is_available()
+    }
+
+    /// Records of [`Audit::record_later`] that were lost since the start.
+    pub fn dropped(&self) -> u64 {
+        self.0.queue.dropped()
+    }
+
+    /// Records waiting for the writer.
+    pub fn queued(&self) -> usize {
+        self.0.queue.len()
+    }
+
+    /// Takes a reloaded `audit.sync` into force.
+    pub fn set_sync(&self, sync: Sync) {
+        let is_strict = sync == Sync::Strict;
+        self.0.is_strict.store(is_strict, Ordering::Relaxed);
+    }
+
+    /// Writes what is queued, syncs, and ends the writer. Whatever is recorded after this is refused. Blocks.
+    pub fn close(&self) {
+        self.0.close();
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    fn close(&self) {
+        self.queue.close();
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = writer.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the audit writer panicked");
+        }
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+mod tests;

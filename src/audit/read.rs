@@ -1,0 +1,127 @@
+//! Reading the log while it may still be written: its newest lines, and those of one request.
+//!
+//! Nothing is checked here; that is `verify`. What is handed out is printable ASCII, also from a file somebody edited.
+
+use super::Error;
+use super::directory::Directory;
+use super::escape::escaped;
+use super::segment::LINE_MAX;
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+
+/// All records of the request, in the order of the segments.
+pub fn of_request(directory: &Directory, request: &str) -> Result<Vec<String>, Error> {
+    // A quote inside a value is escaped, so that these bytes are the key and nothing else.
+    let wanted = format!(",\"request\":\"{}\"", escaped(request));
+    let mut found = Vec::new();
+    for name in directory.segments()? {
+        read(directory, &name, 0, |line| {
+            if line.contains(&wanted) {
+                found.push(line);
+            }
+        })?;
+    }
+    Ok(found)
+}
+
+/// The log as it grows.
+pub struct Follow<'a> {
+    directory: &'a Directory,
+    /// How far each segment has been read; always the end of a line.
+    read_to: HashMap<String, u64>,
+}
+
+impl<'a> Follow<'a> {
+    /// The newest `n` records, the oldest of them first, and a place to go on from.
+    pub fn tail(directory: &'a Directory, n: usize) -> Result<(Vec<String>, Follow<'a>), Error> {
+        let mut read_to = HashMap::new();
+        let mut newest: VecDeque<String> = VecDeque::new();
+        for name in directory.segments()?.into_iter().rev() {
+            let room = n - newest.len();
+            let mut lines = VecDeque::new();
+            // Once there are enough, the older segments are only remembered: one may be another process's, and grow.
+            let start = if room > 0 {
+                0
+            } else {
+                last_line(directory, &name)?
+            };
+            let end = read(directory, &name, start, |line| {
+                lines.push_back(line);
+                if lines.len() > room {
+                    lines.pop_front();
+                }
+            })?;
+            lines.append(&mut newest);
+            newest = lines;
+            read_to.insert(name, end);
+        }
+        let follow = Follow { directory, read_to };
+        Ok((newest.into(), follow))
+    }
+
+    /// What was written since the last time.
+    pub fn next(&mut self) -> Result<Vec<String>, Error> {
+        let mut new = Vec::new();
+        for name in self.directory.segments()? {
+            let start = self.read_to.get(&name).copied().unwrap_or(0);
+            let end = read(self.directory, &name, start, |line| new.push(line))?;
+            self.read_to.insert(name, end);
+        }
+        Ok(new)
+    }
+}
+
+/// Hands out the whole lines after `start` and returns where the last of them ends.
+fn read(
+    directory: &Directory,
+    name: &str,
+    start: u64,
+    mut each: impl FnMut(String),
+) -> Result<u64, Error> {
+    let path = directory.path.join(name);
+    let mut read = || -> io::Result<u64> {
+        let mut file = File::open(&path)?;
+        file.seek(SeekFrom::Start(start))?;
+        let mut lines = BufReader::with_capacity(256 * 1024, file);
+        let mut at = start;
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let n = (&mut lines).take(LONGEST).read_until(b'\n', &mut line)?;
+            // Without its line break a line is still being written, or never will be.
+            if line.pop() != Some(b'\n') {
+                return Ok(at);
+            }
+            at += n as u64;
+            each(printable(&line));
+        }
+    };
+    read().map_err(Error::io("read", &path))
+}
+
+/// Where the last line begins, or is being written.
+fn last_line(directory: &Directory, name: &str) -> Result<u64, Error> {
+    let path = directory.path.join(name);
+    let look = || -> io::Result<u64> {
+        let mut file = File::open(&path)?;
+        let len = file.seek(SeekFrom::End(0))?;
+        let start = file.seek(SeekFrom::Start(len.saturating_sub(LINE_MAX as u64)))?;
+        let mut text = Vec::new();
+        file.take(LINE_MAX as u64).read_to_end(&mut text)?;
+        let newline = text.iter().rposition(|b| *b == b'\n');
+        Ok(newline.map_or(start, |at| start + at as u64 + 1))
+    };
+    look().map_err(Error::io("read", &path))
+}
+
+fn printable(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    if text.bytes().all(|b| matches!(b, 0x20..=0x7e)) {
+        return text.into_owned();
+    }
+    escaped(&text)
+}
+
+/// No line of ours is as long; a longer one is somebody's edit, and ends the reading of that file.
+const LONGEST: u64 = 1024 * 1024;

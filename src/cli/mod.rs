@@ -1,0 +1,4 @@
+//! The commands of the `portcullis` program.
+
+/// `portcullis audit`.
+pub mod audit;

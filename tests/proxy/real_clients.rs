@@ -1,0 +1,1 @@
+//! Official SDK clients through the gateway.

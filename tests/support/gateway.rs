@@ -1,0 +1,300 @@
+//! The gateway of a test: the real binary, with its configuration, its data and its log in a folder of its own.
+
+use super::agent::Agent;
+use super::http::{Request, Response};
+use super::process::{self, Finished, Server};
+use super::recorder::Recorder;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use tempfile::TempDir;
+
+/// What is added to a configuration that does not say it itself. At the end, so that line numbers stay the test's own.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("listen:", "listen: 127.0.0.1:0\n"),
+    ("metrics:", "metrics: { listen: 127.0.0.1:0 }\n"),
+    ("data_dir:", "data_dir: data\n"),
+    (
+        "identity:",
+        concat!(
+            "identity:\n  users:\n",
+            "    - { name: alice, groups: [admins, ops], password_hash: \"$argon2id$v=19$m=19456,t=2,p=1",
+            "$c2FsdC1vZi1hbGljZS0wMQ$RIgSXgcpy6dPFN530lQyNSFbf3OwFt3/2mUG400ua7o\" }\n",
+            "    - { name: bob, groups: [ops], password_hash: \"$argon2id$v=19$m=19456,t=2,p=1",
+            "$c2FsdC1vZi1ib2ItMDAwMQ$4d/FVgaWBrPIt8VfWkqhns6YugKL+YeeG395NvVRND4\" }\n",
+        ),
+    ),
+];
+
+/// The password of a user the harness fills in.
+pub(crate) fn password(user: &str) -> String {
+    format!("{user} opens the gate")
+}
+
+/// A gateway that is about to start.
+pub(crate) struct Launch {
+    dir: TempDir,
+    env: Vec<(String, String)>,
+}
+
+/// A running gateway; it ends with the test.
+pub(crate) struct Gateway {
+    /// Its agent listener.
+    pub(crate) agent: SocketAddr,
+    /// Its metrics listener, unless the configuration has none.
+    pub(crate) metrics: Option<SocketAddr>,
+    server: Server,
+    has_stopped: bool,
+    launch: Launch,
+}
+
+// === impl Launch ===
+
+impl Launch {
+    /// A gateway with this configuration.
+    pub(crate) fn new(yaml: &str) -> Launch {
+        let launch = Launch { dir: TempDir::new().expect("a temporary folder"), env: Vec::new() };
+        launch.file("gateway.yaml", completed(yaml))
+    }
+
+    /// With a file beside its configuration.
+    pub(crate) fn file(self, name: &str, contents: impl AsRef<[u8]>) -> Launch {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().expect("it stands in the folder")).expect("the folder is ours");
+        std::fs::write(path, contents).expect("the folder is ours");
+        self
+    }
+
+    /// With an environment variable.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Launch {
+        self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Starts it and waits until it is ready.
+    #[track_caller]
+    pub(crate) fn start(self) -> Gateway {
+        self.try_start().unwrap_or_else(|said| panic!("the gateway did not start: {said}"))
+    }
+
+    /// Starts it, or gives what it said before it ended.
+    pub(crate) fn try_start(self) -> Result<Gateway, String> {
+        let mut serve = self.portcullis();
+        let mut server = Server::spawn("the gateway", serve.arg("serve").arg("--config").arg(self.path("gateway.yaml")));
+        let ready = server.line("ready ")?;
+        let address = |name: &str| {
+            let url = ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix("=http://"));
+            url.map(|address| address.parse().expect("an address and a port"))
+        };
+        let agent = address("agent").ok_or_else(|| format!("`ready {ready}` does not name the agent listener"))?;
+        Ok(Gateway { agent, metrics: address("metrics"), server, has_stopped: false, launch: self })
+    }
+
+    /// A path in the gateway's folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Runs a command of the program on this configuration.
+    #[track_caller]
+    pub(crate) fn cli(&self, arguments: &[&str]) -> Finished {
+        let mut command = self.portcullis();
+        process::run(command.arg("--config").arg(self.path("gateway.yaml")).args(arguments), b"")
+    }
+
+    fn portcullis(&self) -> std::process::Command {
+        let mut command = process::command(env!("CARGO_BIN_EXE_portcullis"));
+        command.current_dir(self.dir.path()).envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// The configuration with what the harness adds.
+fn completed(yaml: &str) -> String {
+    let mut text = yaml.to_owned();
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    for (key, default) in DEFAULTS {
+        if !yaml.lines().any(|line| line.starts_with(key)) {
+            text.push_str(default);
+        }
+    }
+    text
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// A running gateway with this configuration. Where it does not say them: free ports, a data folder, and the users
+    /// `alice` (groups `admins`, `ops`) and `bob` (`ops`).
+    #[track_caller]
+    pub(crate) fn start(yaml: &str) -> Gateway {
+        Launch::new(yaml).start()
+    }
+
+    /// A running gateway in front of this recorder as upstream `up`, with these rules (the list under `policy.rules`).
+    #[track_caller]
+    pub(crate) fn in_front_of(recorder: &Recorder, rules: &str) -> Gateway {
+        Gateway::start(&in_front_of(&recorder.url(), rules))
+    }
+
+    /// The URL of a route.
+    pub(crate) fn url(&self, route: &str) -> String {
+        format!("http://{}/mcp/{route}", self.agent)
+    }
+
+    /// A token for this user and route, made by the real command.
+    #[track_caller]
+    pub(crate) fn token(&self, user: &str, route: &str) -> String {
+        self.issue(user, route, &["--ttl", "1h"]).success().stdout.trim().to_owned()
+    }
+
+    /// `token issue` with further arguments.
+    #[track_caller]
+    pub(crate) fn issue(&self, user: &str, route: &str, more: &[&str]) -> Finished {
+        let file = self.password_file(user);
+        let file = file.to_str().expect("temporary paths are UTF-8");
+        let base = ["token", "issue", "--user", user, "--route", route, "--password-file", file];
+        self.cli(&[&base, more].concat())
+    }
+
+    /// A file with this user's password, for commands that ask for it.
+    pub(crate) fn password_file(&self, user: &str) -> PathBuf {
+        let path = self.path(&format!("password-{user}"));
+        std::fs::write(&path, password(user)).expect("the folder is ours");
+        path
+    }
+
+    /// A client of this route, with a token of this user.
+    #[track_caller]
+    pub(crate) fn agent(&self, user: &str, route: &str) -> Agent {
+        Agent::new(self.agent, route, self.token(user, route))
+    }
+
+    /// Runs a command of the program on this configuration.
+    #[track_caller]
+    pub(crate) fn cli(&self, arguments: &[&str]) -> Finished {
+        self.launch.cli(arguments)
+    }
+
+    /// Writes another configuration, completed as the first one was. It is not in force before a reload.
+    pub(crate) fn rewrite(&self, yaml: &str) {
+        self.rewrite_raw(completed(yaml));
+    }
+
+    /// Writes these bytes as the configuration.
+    pub(crate) fn rewrite_raw(&self, bytes: impl AsRef<[u8]>) {
+        std::fs::write(self.path("gateway.yaml"), bytes).expect("the folder is ours");
+    }
+
+    /// `portcullis reload`.
+    #[track_caller]
+    pub(crate) fn reload(&self) -> Finished {
+        self.cli(&["reload"])
+    }
+
+    /// Every record of the audit log so far.
+    #[track_caller]
+    pub(crate) fn audit(&self) -> Vec<Value> {
+        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in audit record {line}"));
+        self.audit_text().lines().map(parse).collect()
+    }
+
+    /// The audit log as it stands on the disk.
+    #[track_caller]
+    pub(crate) fn audit_text(&self) -> String {
+        let mut files = Vec::new();
+        jsonl_files(&self.path("data"), &mut files);
+        files.sort();
+        files.iter().map(|file| std::fs::read_to_string(file).expect("the audit log is readable")).collect()
+    }
+
+    /// An answer of the metrics listener.
+    #[track_caller]
+    pub(crate) fn observe(&self, path: &str) -> Response {
+        Request::get(path).send(self.metrics.expect("the metrics listener is configured"))
+    }
+
+    /// The value of one sample of `/metrics`, written as there (`name{label="value"}`); 0 when it is not there.
+    #[track_caller]
+    pub(crate) fn metric(&self, sample: &str) -> f64 {
+        let text = self.observe("/metrics").text();
+        let value = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+        value.map_or(0.0, |value| value.trim().parse().expect("a sample is a number"))
+    }
+
+    /// A path in its folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.launch.path(name)
+    }
+
+    /// Everything it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.server.log()
+    }
+
+    /// Waits until it has logged this.
+    #[track_caller]
+    pub(crate) fn wait_for_log(&self, text: &str) {
+        self.server.wait_for_log(text);
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.server.id()
+    }
+
+    /// Sends it a signal, by name.
+    #[track_caller]
+    pub(crate) fn signal(&self, signal: &str) {
+        self.server.signal(signal);
+    }
+
+    /// Asks it to stop, and waits.
+    #[track_caller]
+    pub(crate) fn stop(&mut self) -> ExitStatus {
+        self.has_stopped = true;
+        self.signal("TERM");
+        self.server.wait()
+    }
+
+    /// Kills it without a warning and starts it again on the same folder (and, with `listen: 127.0.0.1:0`, another port).
+    #[track_caller]
+    pub(crate) fn crash_and_restart(mut self) -> Gateway {
+        self.has_stopped = true;
+        self.signal("KILL");
+        self.server.wait();
+        let empty = Launch { dir: TempDir::new().expect("a temporary folder"), env: Vec::new() };
+        std::mem::replace(&mut self.launch, empty).start()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if self.has_stopped || std::thread::panicking() {
+            return;
+        }
+        if let Some(status) = self.server.ended() {
+            panic!("the gateway died during the test ({status}):\n{}", self.server.log());
+        }
+    }
+}
+
+/// The configuration of a gateway in front of this URL as upstream `up`, with these rules (the list under `policy.rules`).
+pub(crate) fn in_front_of(url: &str, rules: &str) -> String {
+    let rules: String = rules.trim_matches('\n').lines().map(|line| format!("    {line}\n")).collect();
+    format!("upstreams:\n  up: {{ http: {{ url: \"{url}\" }} }}\npolicy:\n  rules:\n{rules}")
+}
+
+fn jsonl_files(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            jsonl_files(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "jsonl") {
+            into.push(path);
+        }
+    }
+}

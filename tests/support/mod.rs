@@ -1,0 +1,33 @@
+//! What the integration tests stand on. A test is a configuration and a conversation: `Gateway` runs the real binary,
+//! `Recorder` is the upstream that saw every byte, `Agent` and `http::Connection` are the clients.
+//!
+//! All of it blocks: a test reads from top to bottom, and what it sends is what goes out. Nothing waits a fixed time; every wait is
+//! for an event and has a limit, after which the test fails with what was seen.
+
+/// Clients of the gateway that check every answer.
+pub(crate) mod agent;
+/// The gateway: the real binary in a folder of its own.
+pub(crate) mod gateway;
+/// A raw HTTP/1.1 client.
+pub(crate) mod http;
+/// What holds for every answer of the gateway.
+pub(crate) mod invariants;
+/// Child processes that end with the test.
+pub(crate) mod process;
+/// The upstream that records.
+pub(crate) mod recorder;
+/// What the recorder answers.
+pub(crate) mod reply;
+/// Servers and clients built on the official SDKs.
+pub(crate) mod sdk;
+/// Certificates and TLS on either side.
+pub(crate) mod tls;
+/// HTTP/1.1 messages as bytes.
+pub(crate) mod wire;
+
+mod selftest;
+
+use std::time::Duration;
+
+/// How long anything may take before the test gives up: far above what a busy machine needs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

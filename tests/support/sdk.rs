@@ -1,0 +1,149 @@
+//! Servers and clients built on the official SDKs, as `tests/setup` installs them. The programs are in `tests/sdk`.
+
+use super::process::{self, Server};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// What `tests/setup` printed: where it put things.
+struct Installed {
+    node: PathBuf,
+    python: PathBuf,
+    modules: PathBuf,
+}
+
+/// A running server built on an official SDK.
+pub(crate) struct Peer {
+    /// Its MCP endpoint.
+    pub(crate) url: String,
+    marker: PathBuf,
+    _server: Server,
+    _dir: TempDir,
+}
+
+/// A client built on an official SDK, unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Client {
+    /// Python `mcp`, trying the newer era first.
+    Python,
+    /// Python `mcp`, of the older era.
+    PythonLegacy,
+    /// TypeScript v1; knows only the older era.
+    TypeScriptV1,
+    /// TypeScript v2 as it is by default: the older era.
+    TypeScriptV2,
+    /// TypeScript v2, trying the newer era first.
+    TypeScriptV2Auto,
+    /// TypeScript v2, newer era only.
+    TypeScriptV2Modern,
+}
+
+impl Client {
+    /// All of them.
+    pub(crate) const ALL: [Client; 6] = [
+        Client::Python,
+        Client::PythonLegacy,
+        Client::TypeScriptV1,
+        Client::TypeScriptV2,
+        Client::TypeScriptV2Auto,
+        Client::TypeScriptV2Modern,
+    ];
+
+    /// Whether it can talk to a server of the older era.
+    pub(crate) fn speaks_legacy(self) -> bool {
+        self != Client::TypeScriptV2Modern
+    }
+
+    /// Connects, takes these steps one after the other, and gives the outcome of each: `{"result": …}` or
+    /// `{"error": {"code": …, "message": …}}`, as the SDK gave it. The first outcome is that of connecting.
+    #[track_caller]
+    pub(crate) fn run(self, url: &str, token: Option<&str>, steps: &Value) -> Vec<Value> {
+        let (program, mode) = match self {
+            Client::Python => ("client.py", "auto"),
+            Client::PythonLegacy => ("client.py", "legacy"),
+            Client::TypeScriptV1 => ("client_v1.mjs", "legacy"),
+            Client::TypeScriptV2 => ("client_v2.mjs", "legacy"),
+            Client::TypeScriptV2Auto => ("client_v2.mjs", "auto"),
+            Client::TypeScriptV2Modern => ("client_v2.mjs", "modern"),
+        };
+        let input = json!({ "url": url, "token": token, "mode": mode, "steps": steps }).to_string();
+        let finished = process::run(&mut sdk_program(program), input.as_bytes()).success();
+        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?} of {self:?}"));
+        finished.stdout.lines().map(parse).collect()
+    }
+}
+
+// === impl Peer ===
+
+impl Peer {
+    /// `@modelcontextprotocol/server-everything`: the older era, with sessions.
+    #[track_caller]
+    pub(crate) fn everything() -> Peer {
+        Peer::start("everything.mjs", &[])
+    }
+
+    /// Our server on the TypeScript SDK v2: both eras, the older one without sessions.
+    #[track_caller]
+    pub(crate) fn typescript() -> Peer {
+        Peer::start("server.mjs", &[])
+    }
+
+    /// The same, with sessions in the older era.
+    #[track_caller]
+    pub(crate) fn typescript_with_sessions() -> Peer {
+        Peer::start("server.mjs", &["--sessions"])
+    }
+
+    /// Our server on the Python SDK: both eras, with sessions in the older one.
+    #[track_caller]
+    pub(crate) fn python() -> Peer {
+        Peer::start("server.py", &[])
+    }
+
+    #[track_caller]
+    fn start(program: &str, arguments: &[&str]) -> Peer {
+        let dir = TempDir::new().expect("a temporary folder");
+        let marker = dir.path().join("danger-ran");
+        let mut command = sdk_program(program);
+        command.args(arguments).env("DANGER_MARKER", &marker);
+        let mut server = Server::spawn(program, &mut command);
+        let address = server.line("listening ").unwrap_or_else(|said| panic!("{program} did not start: {said}"));
+        Peer { url: format!("http://127.0.0.1:{address}/mcp"), marker, _server: server, _dir: dir }
+    }
+
+    /// How often the tool `danger` ran.
+    pub(crate) fn n_dangers(&self) -> usize {
+        std::fs::read_to_string(&self.marker).map_or(0, |text| text.lines().count())
+    }
+}
+
+fn sdk_program(name: &str) -> Command {
+    let installed = installed();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name);
+    if name.ends_with(".py") {
+        let mut command = process::command(&installed.python);
+        command.arg("-I").arg(program);
+        return command;
+    }
+    let mut command = process::command(&installed.node);
+    // Node looks for packages beside the program, where they are not; this hook makes it look where they are.
+    let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk/packages.mjs");
+    command.arg("--import").arg(hook).arg(program).env("SDK_PACKAGES", &installed.modules);
+    command
+}
+
+/// Installs what is missing, once a run. Where nothing is, this takes some 20 ms.
+fn installed() -> &'static Installed {
+    static INSTALLED: OnceLock<Installed> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/setup");
+        let said = process::run(process::command("sh").arg(setup), b"").success().stdout;
+        let path = |name: &str| {
+            let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            PathBuf::from(line.unwrap_or_else(|| panic!("tests/setup does not say {name}: {said}")))
+        };
+        Installed { node: path("node"), python: path("python"), modules: path("packages") }
+    })
+}

@@ -1,0 +1,156 @@
+//! The harness, tried on itself: a check that cannot fail proves nothing.
+
+use super::agent::Agent;
+use super::http::{Connection, Request, Response};
+use super::invariants;
+use super::recorder::{Recorded, Recorder};
+use super::reply::{Reply, event};
+use super::tls::{self, Identity};
+use super::wire::Headers;
+use serde_json::json;
+use std::os::unix::net::UnixStream;
+
+#[test]
+fn recorder_keeps_every_request_as_it_came() {
+    let recorder = Recorder::start();
+    let mut connection = Connection::open(recorder.address());
+
+    connection.send(b"POST /mcp HTTP/1.1\r\nhOsT: x\r\nX-A: 1\r\nx-a: 2\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{ }\r\n0\r\n\r\n");
+    connection.response();
+    connection.send(&Request::post("/other?q=1").body("second").to_bytes("x"));
+    connection.response();
+
+    let requests = recorder.requests();
+    assert_eq!(requests[0].headers.0[0], ("hOsT".to_owned(), "x".to_owned()));
+    assert_eq!(requests[0].headers.all("X-a"), ["1", "2"]);
+    assert_eq!(requests[0].body, b"{ }");
+    assert_eq!((requests[1].target.as_str(), requests[1].body.as_slice()), ("/other?q=1", b"second".as_slice()));
+    assert_eq!(recorder.n_connections(), 1);
+}
+
+#[test]
+#[should_panic(expected = "bytes came")]
+fn recorder_notices_a_single_byte() {
+    let recorder = Recorder::start();
+    let mut connection = Connection::open(recorder.address());
+    connection.send(&Request::post("/mcp").to_bytes("x"));
+    connection.response();
+    let mark = recorder.mark();
+
+    connection.send(b"P");
+    connection.finish_sending();
+    recorder.wait_until_closed(0);
+
+    recorder.assert_untouched(mark);
+}
+
+#[test]
+fn recorder_streams_what_the_test_feeds_it() {
+    let recorder = Recorder::start();
+    let (reply, feed) = Reply::sse_fed();
+    recorder.answer_next(reply);
+    let mut connection = Connection::open(recorder.address());
+    connection.send(&Request::mcp("/mcp", "{}").to_bytes("x"));
+    let mut stream = connection.streaming();
+
+    feed.message(&json!({ "n": 1 }));
+    assert_eq!(stream.message(), Some(json!({ "n": 1 })));
+    feed.bytes(": still here\n\nda");
+    assert_eq!(stream.event().expect("a comment").comments, ["still here"]);
+    feed.bytes("ta: {\"n\":2}\n\n");
+    assert_eq!(stream.message(), Some(json!({ "n": 2 })));
+    drop(feed);
+
+    assert_eq!(stream.event(), None);
+}
+
+#[test]
+fn recorder_sees_a_peer_leave_in_the_middle_of_an_answer() {
+    let recorder = Recorder::start();
+    recorder.answer_next(Reply::hang());
+    let mut connection = Connection::open(recorder.address());
+    connection.send(&Request::mcp("/mcp", "{}").to_bytes("x"));
+    recorder.wait_for_requests(recorder.mark(), 0);
+
+    drop(connection);
+
+    recorder.wait_until_closed(0);
+}
+
+#[test]
+fn recorder_works_on_a_unix_socket_and_behind_tls() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let recorder = Recorder::start_unix(&dir.path().join("socket"));
+    let stream = UnixStream::connect(dir.path().join("socket")).expect("it listens");
+    let mut connection = Connection::on(stream);
+    connection.send(&Request::mcp("/mcp", "{}").to_bytes("x"));
+    assert_eq!(connection.response().status, 202);
+    assert_eq!(recorder.last().body, b"{}");
+
+    let (ca, stranger) = (Identity::authority("ours"), Identity::authority("a stranger's"));
+    let recorder = Recorder::start_tls(&ca.sign(&["up.test"]), None);
+    assert!(tls::connect(recorder.address(), "up.test", &stranger).is_err());
+    let mut connection = Connection::on(tls::connect(recorder.address(), "up.test", &ca).expect("it is signed by ours"));
+    connection.send(&Request::mcp("/mcp", "{}").to_bytes("x"));
+    assert_eq!(connection.response().status, 202);
+    assert_eq!(recorder.n_connections(), 1);
+}
+
+#[test]
+fn agent_accepts_an_answer_that_holds_what_it_must() {
+    let recorder = Recorder::start();
+    recorder.answer_with(|request| Reply::mcp(request).header("X-Request-Id", "r-1"));
+    let mut agent = Agent::new(recorder.address(), "up", None);
+
+    agent.initialize();
+    assert_eq!(agent.tools(), ["add", "danger", "echo"]);
+    assert_eq!(agent.modern().tool("echo", json!({ "a": 1 })).result()["structuredContent"], json!({ "a": 1 }));
+
+    let last = recorder.last();
+    assert_eq!((last.header("Mcp-Method"), last.header("mcp-name")), (Some("tools/call"), Some("echo")));
+}
+
+#[track_caller]
+fn assert_refused(why: &str, response: Response) {
+    let check = move || invariants::check(&response, Some(&json!(1)));
+    let panic = std::panic::catch_unwind(check).expect_err("the check must fail");
+    let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+    assert!(text.contains(why), "{text:?} does not say {why:?}");
+}
+
+#[test]
+fn invariants_refuse_each_thing_that_must_not_go_out() {
+    let response = |status, headers: &[(&str, &str)], body: &str| {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Response { status, headers: Headers(headers), body: body.as_bytes().to_vec() }
+    };
+    let json = [("X-Request-Id", "r"), ("Content-Type", "application/json")];
+    let good = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+    invariants::check(&response(200, &json, good), Some(&json!(1)));
+
+    assert_refused("not one x-request-id", response(200, &json[1..], good));
+    assert_refused("header Server", response(200, &[&json[..], &[("Server", "x")]].concat(), good));
+    assert_refused("content-type", response(200, &[json[0], ("Content-Type", "text/html")], good));
+    assert_refused("the id comes back", response(200, &json, &good.replace(":1", ":\"1\"")));
+    assert_refused("a result goes out with 200", response(400, &json, good));
+    assert_refused("one of result and error", response(200, &json, r#"{"jsonrpc":"2.0","id":1}"#));
+    assert_refused("challenge", response(401, &json, ""));
+    assert_refused("an empty answer", response(200, &json, ""));
+    let stream = [json[0], ("Content-Type", "text/event-stream"), ("X-Accel-Buffering", "no")];
+    assert_refused("answers its request once", response(200, &stream, &event(&json!({ "method": "x" }))));
+    assert_refused("a proxy in front", response(200, &stream[..2], &event(&json!({}))));
+}
+
+#[test]
+fn recorded_request_names_its_rpc_method() {
+    let request = |body: &[u8]| Recorded {
+        connection: 0,
+        method: "POST".to_owned(),
+        target: "/".to_owned(),
+        headers: Headers::default(),
+        body: body.to_vec(),
+    };
+
+    assert_eq!(request(br#"{"method":"ping"}"#).rpc_method(), "ping");
+    assert_eq!(request(b"not JSON").rpc_method(), "");
+}
