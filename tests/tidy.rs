@@ -6,16 +6,16 @@
 
 /// Rust source, with comments and strings out of the way.
 mod code;
-/// Who may use whom.
-mod floors;
-/// How long things may be, and what may not stand in them.
-mod shape;
-/// `gateway.schema.json` and the docs that are written from code.
-mod generated;
 /// Examples, links, and whatever else a reader of the docs relies on.
 mod docs;
+/// Who may use whom.
+mod floors;
+/// `gateway.schema.json` and the docs that are written from code.
+mod generated;
 /// Lists in the docs against lists in the code.
 mod lists;
+/// How long things may be, and what may not stand in them.
+mod shape;
 
 use std::path::{Path, PathBuf};
 
@@ -29,14 +29,21 @@ struct Source {
 impl Source {
     /// A file for a sample that a rule must complain of.
     fn sample(path: &str, text: &str) -> Source {
-        Source { path: path.to_owned(), text: text.to_owned() }
+        Source {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
     }
 
     /// The file at `path`, which must be there.
     #[track_caller]
     fn read(path: &str) -> Source {
-        let text = std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-        Source { path: path.to_owned(), text }
+        let text = std::fs::read_to_string(root().join(path))
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
+        Source {
+            path: path.to_owned(),
+            text,
+        }
     }
 }
 
@@ -50,10 +57,15 @@ fn sources(folder: &str, ending: &str) -> Vec<Source> {
     collect(&root().join(folder), ending, &mut paths);
     paths.sort();
     let relative = |path: PathBuf| {
-        let path = path.strip_prefix(root()).expect("it stands in the repository");
+        let path = path
+            .strip_prefix(root())
+            .expect("it stands in the repository");
         path.to_str().expect("our file names are UTF-8").to_owned()
     };
-    paths.into_iter().map(|path| Source::read(&relative(path))).collect()
+    paths
+        .into_iter()
+        .map(|path| Source::read(&relative(path)))
+        .collect()
 }
 
 fn collect(folder: &Path, ending: &str, into: &mut Vec<PathBuf>) {
@@ -61,7 +73,8 @@ fn collect(folder: &Path, ending: &str, into: &mut Vec<PathBuf>) {
         let (path, name) = (entry.path(), entry.file_name());
         let name = name.to_string_lossy();
         // Not ours: what builds and runs leave behind, and what git keeps.
-        let is_foreign = name.starts_with('.') || ["target", "data", "node_modules"].contains(&&*name);
+        let is_foreign =
+            name.starts_with('.') || ["target", "data", "node_modules"].contains(&&*name);
         if path.is_dir() && !is_foreign {
             collect(&path, ending, into);
         } else if path.is_file() && name.ends_with(ending) {
@@ -79,5 +92,8 @@ fn none(complaints: Vec<String>) {
 /// Fails unless there is exactly one complaint, and it says `part`: how a rule is seen failing.
 #[track_caller]
 fn complains(complaints: &[String], part: &str) {
-    assert!(matches!(complaints, [one] if one.contains(part)), "expected one complaint with `{part}`, got {complaints:#?}");
+    assert!(
+        matches!(complaints, [one] if one.contains(part)),
+        "expected one complaint with `{part}`, got {complaints:#?}"
+    );
 }

@@ -8,7 +8,10 @@ pub(super) fn code(text: &str) -> String {
     while at < bytes.len() {
         let end = end_of_token(bytes, at);
         if end > at + 1 {
-            out[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+            out[at..end]
+                .iter_mut()
+                .filter(|byte| **byte != b'\n')
+                .for_each(|byte| *byte = b' ');
         }
         at = end;
     }
@@ -19,7 +22,12 @@ pub(super) fn code(text: &str) -> String {
 fn end_of_token(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     match rest {
-        [b'/', b'/', ..] => at + rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()),
+        [b'/', b'/', ..] => {
+            at + rest
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .unwrap_or(rest.len())
+        }
         [b'/', b'*', ..] => at + block_comment(rest),
         [b'r', b'"' | b'#', ..] if !is_in_word(bytes, at) => at + raw_string(rest).unwrap_or(1),
         [b'"', ..] => at + string(rest),
@@ -59,7 +67,9 @@ fn raw_string(rest: &[u8]) -> Option<usize> {
     }
     let close = [b"\"".as_slice(), &b"#".repeat(n_hashes)].concat();
     let from = n_hashes + 2;
-    let inside = rest[from..].windows(close.len()).position(|window| window == close);
+    let inside = rest[from..]
+        .windows(close.len())
+        .position(|window| window == close);
     Some(inside.map_or(rest.len(), |inside| from + inside + close.len()))
 }
 
@@ -81,9 +91,8 @@ fn character(rest: &[u8]) -> Option<usize> {
         let close = rest.iter().skip(3).position(|byte| *byte == b'\'')?;
         return Some(3 + close + 1);
     }
-    let text = std::str::from_utf8(&rest[1..rest.len().min(6)]).or_else(|error| {
-        std::str::from_utf8(&rest[1..1 + error.valid_up_to()])
-    });
+    let text = std::str::from_utf8(&rest[1..rest.len().min(6)])
+        .or_else(|error| std::str::from_utf8(&rest[1..1 + error.valid_up_to()]));
     let first = text.ok()?.chars().next()?;
     let close = 1 + first.len_utf8();
     (rest.get(close) == Some(&b'\'')).then_some(close + 1)
@@ -106,10 +115,17 @@ pub(super) fn functions(code: &str) -> Vec<Function> {
         if is_in_word(code.as_bytes(), at) {
             continue;
         }
-        let name: String = code[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+        let name: String = code[at + 3..]
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
         if let (false, Some(end)) = (name.is_empty(), end_of_body(&code[at..])) {
             let n_lines = code[at..at + end].lines().count();
-            found.push(Function { name, line: line_of(code, at), n_lines });
+            found.push(Function {
+                name,
+                line: line_of(code, at),
+                n_lines,
+            });
         }
     }
     found
@@ -147,8 +163,14 @@ fn comments_and_literals_are_blanked_and_code_stays() {
     let cases = [
         ("a // b\nc", "a     \nc"),
         ("a /* b /* c */ d */ e", "a                   e"),
-        (r#"f("x\"y", 'z', '"', '\'', b"w")"#, "f(      ,    ,    ,     , b   )"),
-        ("r\"a\" r#\"b\"c\"# br\"d\" r#in", "              b     r#in"),
+        (
+            r#"f("x\"y", 'z', '"', '\'', b"w")"#,
+            "f(      ,    ,    ,     , b   )",
+        ),
+        (
+            "r\"a\" r#\"b\"c\"# br\"d\" r#in",
+            "              b     r#in",
+        ),
         ("for<'a> &'a str", "for<'a> &'a str"),
         ("'é' + 'a'", "     +    "),
     ];
@@ -160,6 +182,9 @@ fn comments_and_literals_are_blanked_and_code_stays() {
 #[test]
 fn functions_are_measured_from_name_to_last_brace() {
     let text = "trait T { fn declared(&self) -> [u8; 2]; }\nimpl T {\n    fn one() {}\n    fn two(x: fn(u8)) {\n        if x {\n        }\n    }\n}\n";
-    let found: Vec<_> = functions(text).into_iter().map(|f| (f.name, f.line, f.n_lines)).collect();
+    let found: Vec<_> = functions(text)
+        .into_iter()
+        .map(|f| (f.name, f.line, f.n_lines))
+        .collect();
     assert_eq!(found, [("one".to_owned(), 3, 1), ("two".to_owned(), 4, 4)]);
 }

@@ -13,16 +13,30 @@ type Refusals = BTreeMap<String, BTreeSet<(String, String)>>;
 fn refusals_in_code(refuse: &str, upstream: &str) -> Refusals {
     let mut found = Refusals::new();
     for line in refuse.lines() {
-        let Some((_, row)) = line.split_once("=> (\"") else { continue };
-        let cells: Vec<&str> = row.split([',', '"', ')']).map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        let Some((_, row)) = line.split_once("=> (\"") else {
+            continue;
+        };
+        let cells: Vec<&str> = row
+            .split([',', '"', ')'])
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty())
+            .collect();
         if let [code, status, number] = cells.as_slice() {
-            found.entry((*code).to_owned()).or_default().insert(((*status).to_owned(), (*number).to_owned()));
+            found
+                .entry((*code).to_owned())
+                .or_default()
+                .insert(((*status).to_owned(), (*number).to_owned()));
         }
     }
     // `Upstream(name) => (name, 200, -32603)`: one row for all codes of an upstream's failures.
-    let of_upstreams = upstream.lines().filter_map(|line| line.trim().strip_suffix("\",")?.split_once("=> \""));
+    let of_upstreams = upstream
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix("\",")?.split_once("=> \""));
     for (_, code) in of_upstreams.filter(|(_, code)| code.starts_with("upstream.")) {
-        found.entry(code.to_owned()).or_default().insert(("200".to_owned(), "-32603".to_owned()));
+        found
+            .entry(code.to_owned())
+            .or_default()
+            .insert(("200".to_owned(), "-32603".to_owned()));
     }
     found
 }
@@ -32,9 +46,13 @@ fn refusals_in_docs(markdown: &str) -> Refusals {
     let mut found = Refusals::new();
     for cells in rows(markdown) {
         if let [code, status, number, ..] = cells.as_slice()
-            && let Some(code) = code.strip_prefix('`').and_then(|code| code.strip_suffix('`'))
+            && let Some(code) = code
+                .strip_prefix('`')
+                .and_then(|code| code.strip_suffix('`'))
         {
-            let numbers = number.split(", ").map(|number| (status.clone(), number.replace('−', "-")));
+            let numbers = number
+                .split(", ")
+                .map(|number| (status.clone(), number.replace('−', "-")));
             found.entry(code.to_owned()).or_default().extend(numbers);
         }
     }
@@ -43,7 +61,9 @@ fn refusals_in_docs(markdown: &str) -> Refusals {
 
 /// The cells of each row of each table.
 fn rows(markdown: &str) -> impl Iterator<Item = Vec<String>> {
-    let inside = markdown.lines().filter_map(|line| line.trim().strip_prefix('|')?.strip_suffix('|'));
+    let inside = markdown
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix('|')?.strip_suffix('|'));
     inside.map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect())
 }
 
@@ -51,30 +71,58 @@ fn differing_refusals(code: &Refusals, docs: &Refusals) -> Vec<String> {
     let names: BTreeSet<&String> = code.keys().chain(docs.keys()).collect();
     let differs = |name: &&&String| code.get(**name) != docs.get(**name);
     let complaint = |name: &String| {
-        format!("refusal `{name}`: the code has {:?}, docs/refusals.md has {:?}", code.get(name), docs.get(name))
+        format!(
+            "refusal `{name}`: the code has {:?}, docs/refusals.md has {:?}",
+            code.get(name),
+            docs.get(name)
+        )
     };
-    names.iter().filter(differs).map(|name| complaint(name)).collect()
+    names
+        .iter()
+        .filter(differs)
+        .map(|name| complaint(name))
+        .collect()
 }
 
 // === Metrics: src/metrics.rs, docs/operations.md ===
 
 /// The first text behind each `made.counters(` and its like.
 fn metrics_in_code(text: &str) -> BTreeSet<String> {
-    let calls = ["counter", "counters", "gauge", "gauges", "histogram", "histograms"];
-    let calls = calls.iter().flat_map(|call| text.split(&format!("made.{call}(")).skip(1).collect::<Vec<_>>());
-    calls.filter_map(|rest| rest.split('"').nth(1)).map(|name| format!("portcullis_{name}")).collect()
+    let calls = [
+        "counter",
+        "counters",
+        "gauge",
+        "gauges",
+        "histogram",
+        "histograms",
+    ];
+    let calls = calls.iter().flat_map(|call| {
+        text.split(&format!("made.{call}("))
+            .skip(1)
+            .collect::<Vec<_>>()
+    });
+    calls
+        .filter_map(|rest| rest.split('"').nth(1))
+        .map(|name| format!("portcullis_{name}"))
+        .collect()
 }
 
 /// The names in the first cells of tables.
 fn metrics_in_docs(markdown: &str) -> BTreeSet<String> {
     let first = rows(markdown).filter_map(|cells| cells.into_iter().next());
     let names = first.map(|cell| cell.trim_matches('`').to_owned());
-    names.filter(|name| name.starts_with("portcullis_")).collect()
+    names
+        .filter(|name| name.starts_with("portcullis_"))
+        .collect()
 }
 
 fn differing_metrics(code: &BTreeSet<String>, docs: &BTreeSet<String>) -> Vec<String> {
-    let undocumented = code.difference(docs).map(|name| format!("metric `{name}` is not in docs/operations.md"));
-    let gone = docs.difference(code).map(|name| format!("docs/operations.md lists `{name}`, which src/metrics.rs does not"));
+    let undocumented = code
+        .difference(docs)
+        .map(|name| format!("metric `{name}` is not in docs/operations.md"));
+    let gone = docs
+        .difference(code)
+        .map(|name| format!("docs/operations.md lists `{name}`, which src/metrics.rs does not"));
     undocumented.chain(gone).collect()
 }
 
@@ -95,7 +143,10 @@ fn unexplained_dependencies(cargo: &str) -> Vec<String> {
             n_explained = 0;
         } else if is_inside && n_explained == 0 {
             let name = line.split(['=', '.', ' ']).next().unwrap_or_default();
-            complaints.push(format!("Cargo.toml:{}: `{name}` has no sentence above it: why it is here, what it costs", at + 1));
+            complaints.push(format!(
+                "Cargo.toml:{}: `{name}` has no sentence above it: why it is here, what it costs",
+                at + 1
+            ));
         } else {
             n_explained -= usize::from(n_explained > 0);
         }
@@ -113,23 +164,35 @@ fn forgotten_files(files: &[Source]) -> Vec<String> {
         if let Some(source) = files.iter().find(|source| source.path == path)
             && reached.insert(path.clone())
         {
-            open.extend(declared(source).into_iter().flat_map(|module| {
-                [format!("{module}.rs"), format!("{module}/mod.rs")]
-            }));
+            open.extend(
+                declared(source)
+                    .into_iter()
+                    .flat_map(|module| [format!("{module}.rs"), format!("{module}/mod.rs")]),
+            );
         }
     }
-    let forgotten = files.iter().filter(|source| !reached.contains(&source.path));
-    forgotten.map(|source| format!("{}: no `mod` leads here from tests/all.rs", source.path)).collect()
+    let forgotten = files
+        .iter()
+        .filter(|source| !reached.contains(&source.path));
+    forgotten
+        .map(|source| format!("{}: no `mod` leads here from tests/all.rs", source.path))
+        .collect()
 }
 
 /// Where the `mod name;` of a file lead, without ending.
 fn declared(source: &Source) -> Vec<String> {
-    let folder = match source.path.strip_suffix("/mod.rs").or_else(|| source.path.strip_suffix("/all.rs")) {
+    let folder = match source
+        .path
+        .strip_suffix("/mod.rs")
+        .or_else(|| source.path.strip_suffix("/all.rs"))
+    {
         Some(folder) => folder,
         None => source.path.trim_end_matches(".rs"),
     };
     let code = code(&source.text);
-    let code = ["{", "}", ";"].iter().fold(code, |code, mark| code.replace(mark, &format!(" {mark} ")));
+    let code = ["{", "}", ";"]
+        .iter()
+        .fold(code, |code, mark| code.replace(mark, &format!(" {mark} ")));
     let words: Vec<&str> = code.split_whitespace().collect();
     // What is open: an inline module with its name, or any other brace.
     let mut around: Vec<Option<&str>> = Vec::new();
@@ -137,7 +200,13 @@ fn declared(source: &Source) -> Vec<String> {
     for window in words.windows(3) {
         match window {
             ["mod", name, ";"] => {
-                let inner = around.iter().flatten().chain([name]).copied().collect::<Vec<_>>().join("/");
+                let inner = around
+                    .iter()
+                    .flatten()
+                    .chain([name])
+                    .copied()
+                    .collect::<Vec<_>>()
+                    .join("/");
                 found.push(format!("{folder}/{inner}"));
             }
             [before, name, "{"] => around.push((*before == "mod").then_some(*name)),
@@ -150,16 +219,25 @@ fn declared(source: &Source) -> Vec<String> {
 
 #[test]
 fn every_refusal_is_in_the_docs_with_its_numbers() {
-    let code = refusals_in_code(&Source::read("src/proxy/refuse.rs").text, &Source::read("src/upstream/error.rs").text);
+    let code = refusals_in_code(
+        &Source::read("src/proxy/refuse.rs").text,
+        &Source::read("src/upstream/error.rs").text,
+    );
     assert!(code.len() > 30, "the tables in code are read: {code:?}");
-    none(differing_refusals(&code, &refusals_in_docs(&Source::read("docs/refusals.md").text)));
+    none(differing_refusals(
+        &code,
+        &refusals_in_docs(&Source::read("docs/refusals.md").text),
+    ));
 }
 
 #[test]
 fn every_metric_is_in_the_docs() {
     let code = metrics_in_code(&Source::read("src/metrics.rs").text);
     assert!(code.len() > 15, "the list in code is read: {code:?}");
-    none(differing_metrics(&code, &metrics_in_docs(&Source::read("docs/operations.md").text)));
+    none(differing_metrics(
+        &code,
+        &metrics_in_docs(&Source::read("docs/operations.md").text),
+    ));
 }
 
 #[test]
@@ -182,31 +260,62 @@ fn a_refusal_that_differs_is_seen() {
     let tls = "| `upstream.tls` | 200 | -32603 | x | y |\n";
 
     complains(&seen(tls), "`policy.denied`");
-    complains(&seen(&format!("{tls}| `policy.denied` | 403 | 31403 | x | y |\n")), "`policy.denied`");
-    complains(&seen(&format!("{tls}| `policy.denied` | 200 | 31403 | x | y |\n| `gone` | 400 | 1 | x | y |\n")), "`gone`");
-    none(seen(&format!("| Code | HTTP |\n|---|---|\n{tls}| `policy.denied` | 200 | 31403 | x | y |\n")));
+    complains(
+        &seen(&format!("{tls}| `policy.denied` | 403 | 31403 | x | y |\n")),
+        "`policy.denied`",
+    );
+    complains(
+        &seen(&format!(
+            "{tls}| `policy.denied` | 200 | 31403 | x | y |\n| `gone` | 400 | 1 | x | y |\n"
+        )),
+        "`gone`",
+    );
+    none(seen(&format!(
+        "| Code | HTTP |\n|---|---|\n{tls}| `policy.denied` | 200 | 31403 | x | y |\n"
+    )));
 }
 
 #[test]
 fn a_metric_that_differs_is_seen() {
-    let code = metrics_in_code("a: made.counters(\n    \"a_total\",\n    \"Help.\",\n), b: made.gauge(\"b\", \"Help.\")");
+    let code = metrics_in_code(
+        "a: made.counters(\n    \"a_total\",\n    \"Help.\",\n), b: made.gauge(\"b\", \"Help.\")",
+    );
     let seen = |docs: &str| differing_metrics(&code, &metrics_in_docs(docs));
 
-    complains(&seen("| `portcullis_a_total` | x |\n"), "`portcullis_b` is not in");
-    complains(&seen("| `portcullis_a_total` |\n| `portcullis_b` |\n| `portcullis_c` |\n"), "`portcullis_c`");
+    complains(
+        &seen("| `portcullis_a_total` | x |\n"),
+        "`portcullis_b` is not in",
+    );
+    complains(
+        &seen("| `portcullis_a_total` |\n| `portcullis_b` |\n| `portcullis_c` |\n"),
+        "`portcullis_c`",
+    );
 }
 
 #[test]
 fn a_dependency_without_a_sentence_is_seen() {
-    complains(&unexplained_dependencies("[dependencies]\n# Why.\na = \"1\"\n\nb = \"1\"\n"), "Cargo.toml:5: `b`");
-    complains(&unexplained_dependencies("[dev-dependencies]\n# Why.\na = \"1\"\nb = \"1\"\nc.workspace = true\n"), "`c`");
-    none(unexplained_dependencies("[package]\nname = \"x\"\n[dependencies]\n# Why.\na = \"1\"\n[profile.dev]\ndebug = false\n"));
+    complains(
+        &unexplained_dependencies("[dependencies]\n# Why.\na = \"1\"\n\nb = \"1\"\n"),
+        "Cargo.toml:5: `b`",
+    );
+    complains(
+        &unexplained_dependencies(
+            "[dev-dependencies]\n# Why.\na = \"1\"\nb = \"1\"\nc.workspace = true\n",
+        ),
+        "`c`",
+    );
+    none(unexplained_dependencies(
+        "[package]\nname = \"x\"\n[dependencies]\n# Why.\na = \"1\"\n[profile.dev]\ndebug = false\n",
+    ));
 }
 
 #[test]
 fn a_forgotten_test_file_is_seen() {
     let files = [
-        Source::sample("tests/all.rs", "mod tidy;\nmod proxy {\n    mod bytes;\n}\nmod support;\n// mod lost;\n"),
+        Source::sample(
+            "tests/all.rs",
+            "mod tidy;\nmod proxy {\n    mod bytes;\n}\nmod support;\n// mod lost;\n",
+        ),
         Source::sample("tests/tidy.rs", "mod code;\nfn f() { if x {} }\nmod after;"),
         Source::sample("tests/tidy/code.rs", ""),
         Source::sample("tests/tidy/after.rs", ""),
