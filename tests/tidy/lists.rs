@@ -1,4 +1,4 @@
-//! Lists that stand in two places say the same: refusals, metrics, dependencies, and the files of this test binary.
+//! Lists that stand in two places say the same: refusals, metrics, promises, dependencies, the files of this test binary.
 
 use super::code::code;
 use super::{Source, complains, none, sources};
@@ -126,6 +126,44 @@ fn differing_metrics(code: &BTreeSet<String>, docs: &BTreeSet<String>) -> Vec<St
     undocumented.chain(gone).collect()
 }
 
+// === Promises: docs/promises.md ===
+
+/// The names behind `#[test]` and `#[tokio::test]`.
+fn test_names(source: &Source) -> Vec<String> {
+    let code = code(&source.text);
+    let marks = ["#[test]", "#[tokio::test"];
+    let behind = marks
+        .iter()
+        .flat_map(|mark| code.split(mark).skip(1))
+        .filter_map(|rest| rest.split_once("fn "));
+    let is_word = |c: &char| c.is_alphanumeric() || *c == '_';
+    behind
+        .map(|(_, rest)| rest.chars().take_while(is_word).collect())
+        .collect()
+}
+
+/// Promises whose second cell names no test, or one that is not there.
+fn promises_without_a_test(markdown: &str, tests: &BTreeSet<String>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for cells in rows(markdown) {
+        let [promise, shown_by] = cells.as_slice() else {
+            continue;
+        };
+        if promise == "Promise" || promise.starts_with("---") {
+            continue;
+        }
+        let named: Vec<&str> = shown_by.split('`').skip(1).step_by(2).collect();
+        if named.is_empty() {
+            complaints.push(format!("docs/promises.md: no test shows: {promise}"));
+        }
+        let gone = named.iter().filter(|name| !tests.contains(**name));
+        complaints.extend(gone.map(|name| {
+            format!("docs/promises.md: `{name}` is no test, but should show: {promise}")
+        }));
+    }
+    complaints
+}
+
 // === Dependencies: Cargo.toml ===
 
 /// Dependencies without a sentence above them. One sentence may stand for two that belong together.
@@ -241,6 +279,19 @@ fn every_metric_is_in_the_docs() {
 }
 
 #[test]
+fn every_promise_is_shown_by_a_test() {
+    let tests = sources("src", ".rs")
+        .iter()
+        .chain(&sources("tests", ".rs"))
+        .flat_map(test_names)
+        .collect();
+    none(promises_without_a_test(
+        &Source::read("docs/promises.md").text,
+        &tests,
+    ));
+}
+
+#[test]
 fn every_dependency_says_why_it_is_here() {
     none(unexplained_dependencies(&Source::read("Cargo.toml").text));
 }
@@ -326,4 +377,23 @@ fn a_forgotten_test_file_is_seen() {
     ];
 
     complains(&forgotten_files(&files), "tests/lost.rs");
+}
+
+#[test]
+fn a_promise_without_a_test_is_seen() {
+    let file = Source::sample(
+        "src/a.rs",
+        "#[test]\nfn one() {}\n#[tokio::test(start_paused = true)]\nasync fn two() {}\nfn three() {}",
+    );
+    let tests: BTreeSet<String> = test_names(&file).into_iter().collect();
+    let seen = |row: &str| {
+        promises_without_a_test(
+            &format!("| Promise | Shown by |\n|---|---|\n{row}\n"),
+            &tests,
+        )
+    };
+
+    complains(&seen("| It is good. | `three` |"), "`three` is no test");
+    complains(&seen("| It is good. | soon |"), "no test shows");
+    none(seen("| It is good. | `one`, `two` |"));
 }
