@@ -56,16 +56,11 @@ pub fn rfc3339(unix_ms: i64) -> String {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place that reads the system's clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
 fn system_unix_ms() -> i64 {
     std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| {
-            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-        })
+        .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -12,9 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// When the operating system has no randomness to give: nothing safe can go on without it.
 pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
-    SystemRandom::new()
-        .fill(&mut bytes)
-        .expect("the operating system gives random bytes");
+    SystemRandom::new().fill(&mut bytes).expect("the operating system gives random bytes");
     bytes
 }
 
@@ -33,11 +31,7 @@ impl RequestId {
         static PROCESS: LazyLock<String> =
             LazyLock::new(|| format!("{:012x}", u64::from_be_bytes(random_bytes()) >> 16));
         static COUNT: AtomicU64 = AtomicU64::new(0);
-        RequestId(format!(
-            "r_{}_{:x}",
-            *PROCESS,
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        ))
+        RequestId(format!("r_{}_{:x}", *PROCESS, COUNT.fetch_add(1, Ordering::Relaxed)))
     }
 
     /// As text.
@@ -60,9 +54,6 @@ mod tests {
     fn request_ids_differ_and_name_the_process_alike() {
         let (a, b) = (RequestId::next(), RequestId::next());
         assert_ne!(a, b);
-        assert_eq!(
-            a.as_str().rsplit_once('_').map(|p| p.0),
-            b.as_str().rsplit_once('_').map(|p| p.0)
-        );
+        assert_eq!(a.as_str().rsplit_once('_').map(|p| p.0), b.as_str().rsplit_once('_').map(|p| p.0));
     }
 }

@@ -3,9 +3,11 @@
 //! This file is the table of contents. The modules stand in reading order for the one who follows a call;
 //! the floors they stand on (who may use whom) are in `ARCHITECTURE.md` and held by `tests/tidy.rs`.
 
-/// Who asked for what, what was decided, how it ended.
+/// Health, metrics and the operator's socket.
+pub mod admin;
+/// The record of what was decided and how it ended.
 pub mod audit;
-/// The commands of the program.
+/// The command line.
 pub mod cli;
 /// Now, passed in.
 pub mod clock;
@@ -13,11 +15,31 @@ pub mod clock;
 pub mod config;
 /// Names for requests, grants and keys.
 pub mod id;
-/// Who asks.
+/// Who asks: users, passwords, signing keys, access tokens.
 pub mod identity;
 /// Strict, bounded reading of one JSON-RPC message.
 pub mod jsonrpc;
+/// What an MCP message asks for: methods, eras, headers.
+pub mod mcp;
+/// Every metric, listed once.
+pub mod metrics;
+/// OAuth documents and endpoints.
+pub mod oauth;
 /// Rules, and the decision they give on one call.
 pub mod policy;
+/// The data path: one call, from the socket to the upstream and back.
+pub mod proxy;
+/// From a changed file to a new snapshot.
+pub mod reload;
 /// Values that must not be shown.
 pub mod secret;
+/// Listeners, start and stop.
+pub mod server;
+/// The configuration in force, compiled and swapped whole.
+pub mod snapshot;
+/// What must survive a restart: grants, login failures.
+pub mod store;
+/// MCP servers behind us: peers, connections, their sessions and tool definitions.
+pub mod upstream;
+/// An axum router answered on a pingora session.
+pub mod web;

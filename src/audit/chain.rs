@@ -46,13 +46,7 @@ pub(super) struct Sealed {
 }
 
 /// Adds the record after `head` to `out` and moves `head` to it.
-pub(super) fn seal(
-    out: &mut Vec<u8>,
-    head: &mut Head,
-    stamp: Stamp,
-    segment: &str,
-    members: &[u8],
-) {
+pub(super) fn seal(out: &mut Vec<u8>, head: &mut Head, stamp: Stamp, segment: &str, members: &[u8]) {
     let start = out.len();
     let seq = head.seq + 1;
     out.extend_from_slice(b"{\"seq\":");
@@ -187,12 +181,11 @@ impl TryFrom<String> for Hash {
 
 impl Head {
     /// Before the first record.
-    pub(super) const NONE: Head = Head {
-        seq: 0,
-        hash: Hash([0; 32]),
-    };
+    pub(super) const NONE: Head = Head { seq: 0, hash: Hash([0; 32]) };
 }
 
+/// A line, its line break included, is never longer.
+pub(super) const LINE_MAX: usize = 16 * 1024;
 const PREV: &[u8] = b",\"prev\":\"";
 const HASH: &[u8] = b",\"hash\":\"";
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -203,14 +196,8 @@ mod tests {
 
     fn line() -> Vec<u8> {
         let mut out = Vec::new();
-        let stamp = Stamp {
-            at_ms: 1_700_000_000_500,
-            mono_ms: 7,
-        };
-        let mut head = Head {
-            seq: 41,
-            hash: Hash([0xab; 32]),
-        };
+        let stamp = Stamp { at_ms: 1_700_000_000_500, mono_ms: 7 };
+        let mut head = Head { seq: 41, hash: Hash([0xab; 32]) };
         seal(&mut out, &mut head, stamp, "b1", b",\"event\":\"stop\"");
         assert_eq!(out.pop(), Some(b'\n'));
         out
@@ -222,7 +209,9 @@ mod tests {
 
         let text = str::from_utf8(&line).expect("ASCII");
         assert!(
-            text.starts_with(r#"{"seq":42,"at":"2023-11-14T22:13:20.500Z","mono_ms":7,"segment":"b1","event":"stop","prev":"abab"#),
+            text.starts_with(
+                r#"{"seq":42,"at":"2023-11-14T22:13:20.500Z","mono_ms":7,"segment":"b1","event":"stop","prev":"abab"#
+            ),
             "{text}"
         );
         let sealed = unseal(&line).expect("as sealed");

@@ -5,8 +5,7 @@
 //! record of those before it ([`Link`]), so that none can lose its end, or go, unnoticed.
 
 use super::Error;
-use super::chain::{self, Hash, Head};
-use super::segment::LINE_MAX;
+use super::chain::{self, Hash, Head, LINE_MAX};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -69,11 +68,7 @@ impl Directory {
 
     /// Makes sure it is there and open to nobody else.
     pub(super) fn create(&self) -> Result<(), Error> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.path)
-            .map_err(Error::io("create", &self.path))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.path).map_err(Error::io("create", &self.path))?;
         fs::set_permissions(&self.path, Permissions::from_mode(0o700))
             .map_err(Error::io("set the permissions of", &self.path))
     }
@@ -116,9 +111,7 @@ impl Directory {
     /// The name for a segment that begins now: after all that are there, whatever the clock says.
     pub(super) fn next_name(&self, now_ms: i64, boot: &str) -> Result<String, Error> {
         let newest = self.segments()?.pop();
-        let after = newest
-            .and_then(|name| began_ms(&name))
-            .map_or(0, |ms| ms + 1);
+        let after = newest.and_then(|name| began_ms(&name)).map_or(0, |ms| ms + 1);
         Ok(segment_name(now_ms.max(after), boot))
     }
 
@@ -145,9 +138,7 @@ impl Directory {
             return Ok(None);
         };
         let mut line = Vec::new();
-        BufReader::new(file.take(LINE_MAX as u64))
-            .read_until(b'\n', &mut line)
-            .map_err(Error::io("read", &path))?;
+        BufReader::new(file.take(LINE_MAX as u64)).read_until(b'\n', &mut line).map_err(Error::io("read", &path))?;
         Ok(serde_json::from_slice(&line).ok())
     }
 
@@ -182,9 +173,7 @@ impl Directory {
 
     /// Puts new names in the directory on the disk.
     pub(super) fn sync(&self) -> Result<(), Error> {
-        File::open(&self.path)
-            .and_then(|directory| directory.sync_all())
-            .map_err(Error::io("sync", &self.path))
+        File::open(&self.path).and_then(|directory| directory.sync_all()).map_err(Error::io("sync", &self.path))
     }
 }
 
@@ -227,10 +216,7 @@ fn last_record(text: &[u8], is_from_start: bool) -> Option<(Head, &[u8])> {
 }
 
 fn torn(rest: &[u8]) -> Option<Torn> {
-    (!rest.is_empty()).then(|| Torn {
-        bytes: rest.len() as u64,
-        sha256: Hash(chain::sha256(rest)),
-    })
+    (!rest.is_empty()).then(|| Torn { bytes: rest.len() as u64, sha256: Hash(chain::sha256(rest)) })
 }
 
 /// `audit-20260801T101112.123Z-<boot id>.jsonl`.
@@ -241,10 +227,7 @@ fn segment_name(at_ms: i64, boot: &str) -> String {
 
 /// When the segment of that name was begun; `None` when it is not the name of one.
 fn began_ms(name: &str) -> Option<i64> {
-    let (at, boot) = name
-        .strip_prefix("audit-")?
-        .strip_suffix(".jsonl")?
-        .split_once('-')?;
+    let (at, boot) = name.strip_prefix("audit-")?.strip_suffix(".jsonl")?.split_once('-')?;
     let at: Timestamp = at.parse().ok()?;
     let at_ms = at.as_millisecond();
     (is_boot_id(boot) && segment_name(at_ms, boot) == name).then_some(at_ms)

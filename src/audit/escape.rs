@@ -14,11 +14,7 @@ pub(super) struct Cut {
 
 impl Cut {
     pub(super) fn new(key: &'static str, value: &str) -> Self {
-        Cut {
-            key,
-            bytes: value.len(),
-            sha256: chain::sha256(value.as_bytes()),
-        }
+        Cut { key, bytes: value.len(), sha256: chain::sha256(value.as_bytes()) }
     }
 
     pub(super) fn push(&self, out: &mut Vec<u8>) {

@@ -118,6 +118,8 @@ pub struct Event<'a> {
     pub bytes_in: Option<u64>,
     /// Bytes sent to the client.
     pub bytes_out: Option<u64>,
+    /// How many like it were left out before it; set by [`super::Audit::record_stranger`].
+    pub unrecorded: Option<u64>,
     /// A sentence of ours for people, where the other keys do not say it. Never an argument, never a token.
     pub detail: Option<&'a str>,
 }
@@ -186,6 +188,7 @@ impl<'a> Event<'a> {
             duration_us: None,
             bytes_in: None,
             bytes_out: None,
+            unrecorded: None,
             detail: None,
         }
     }
@@ -212,6 +215,7 @@ impl<'a> Event<'a> {
         line.number("duration_us", self.duration_us);
         line.number("bytes_in", self.bytes_in);
         line.number("bytes_out", self.bytes_out);
+        line.number("unrecorded", self.unrecorded);
         line.text("detail", self.detail);
         line.finish()
     }
@@ -225,10 +229,7 @@ pub(super) struct Members {
 
 impl Default for Members {
     fn default() -> Self {
-        Members {
-            out: Vec::with_capacity(512),
-            cuts: Vec::new(),
-        }
+        Members { out: Vec::with_capacity(512), cuts: Vec::new() }
     }
 }
 
@@ -371,12 +372,7 @@ mod tests {
         let rules = [Arc::from("r1"), Arc::from("r2")];
         let event = Event {
             request: Some("r_1"),
-            principal: Some(Who {
-                issuer: "http://gw",
-                subject: Subject::User("alice"),
-                client: "c1",
-                grant: "g1",
-            }),
+            principal: Some(Who { issuer: "http://gw", subject: Subject::User("alice"), client: "c1", grant: "g1" }),
             object: Some("delete_repo"),
             decision: Some(Decision::Denied),
             rules: &rules,
@@ -394,11 +390,7 @@ mod tests {
     #[test]
     fn hostile_values_stay_one_object_and_come_back_as_they_were() {
         let hostile = "a\n{\"seq\":9}\r\u{2028}\u{202e}\"\\\u{0}\u{1b}[2J\u{7f}é😀";
-        let event = Event {
-            object: Some(hostile),
-            route: Some(hostile),
-            ..Event::new(Kind::Refused)
-        };
+        let event = Event { object: Some(hostile), route: Some(hostile), ..Event::new(Kind::Refused) };
 
         let line = parsed(&event);
 
@@ -409,10 +401,7 @@ mod tests {
     #[test]
     fn a_megabyte_is_cut_with_its_length_and_hash() {
         let name = "x".repeat(1 << 20);
-        let event = Event {
-            object: Some(&name),
-            ..Event::new(Kind::Decision)
-        };
+        let event = Event { object: Some(&name), ..Event::new(Kind::Decision) };
 
         let line = parsed(&event);
 
@@ -421,10 +410,7 @@ mod tests {
         let cut = &line["cut"][0];
         assert_eq!(cut["key"], "object");
         assert_eq!(cut["bytes"], 1 << 20);
-        assert_eq!(
-            cut["sha256"],
-            chain::Hash(chain::sha256(name.as_bytes())).to_string()
-        );
+        assert_eq!(cut["sha256"], chain::Hash(chain::sha256(name.as_bytes())).to_string());
     }
 
     #[test]
@@ -434,12 +420,7 @@ mod tests {
         let event = Event {
             kind: Kind::Decision,
             request: Some(&long),
-            principal: Some(Who {
-                issuer: &long,
-                subject: Subject::Client(&long),
-                client: &long,
-                grant: &long,
-            }),
+            principal: Some(Who { issuer: &long, subject: Subject::Client(&long), client: &long, grant: &long }),
             peer: Some(&long),
             route: Some(&long),
             upstream: Some(&long),
@@ -456,6 +437,7 @@ mod tests {
             duration_us: Some(u64::MAX),
             bytes_in: Some(u64::MAX),
             bytes_out: Some(u64::MAX),
+            unrecorded: Some(u64::MAX),
             detail: Some(&long),
         };
 

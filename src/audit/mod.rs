@@ -12,6 +12,7 @@ mod chain;
 mod directory;
 mod escape;
 mod event;
+mod flood;
 mod queue;
 mod read;
 mod segment;
@@ -27,6 +28,7 @@ pub use verify::{Fault, Report, verify};
 
 use crate::clock::Clock;
 use crate::config::Sync;
+use flood::Flood;
 use queue::Queue;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,10 +83,14 @@ pub enum Error {
 impl Error {
     fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_owned();
-        move |source| Error::Io {
-            doing,
-            path,
-            source,
+        move |source| Error::Io { doing, path, source }
+    }
+
+    /// With what the system said.
+    fn with_cause(&self) -> String {
+        match self {
+            Error::Io { source, .. } => format!("{self}: {source}"),
+            Error::Locked { .. } => self.to_string(),
         }
     }
 }
@@ -128,6 +134,7 @@ pub struct Audit(Arc<Open>);
 
 struct Open {
     queue: Arc<Queue>,
+    flood: Flood,
     is_strict: AtomicBool,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -142,22 +149,13 @@ impl Audit {
             .name("audit".to_owned())
             .spawn(move || writer.run())
             .map_err(Error::io("start the writer of", Path::new("the audit log")))?;
-        Ok(Audit(Arc::new(Open {
-            queue,
-            is_strict,
-            writer: Mutex::new(Some(thread)),
-        })))
+        Ok(Audit(Arc::new(Open { queue, flood: Flood::new(), is_strict, writer: Mutex::new(Some(thread)) })))
     }
 
     /// Writes `event` and returns its `seq` once it is as certain as `durability` asks.
     /// A caller that stops waiting takes nothing back: the record is written all the same.
-    pub async fn record(
-        &self,
-        event: Event<'_>,
-        durability: Durability,
-    ) -> Result<u64, Unavailable> {
-        let is_synced =
-            durability == Durability::Synced && self.0.is_strict.load(Ordering::Relaxed);
+    pub async fn record(&self, event: Event<'_>, durability: Durability) -> Result<u64, Unavailable> {
+        let is_synced = durability == Durability::Synced && self.0.is_strict.load(Ordering::Relaxed);
         let written = self.0.queue.push_waiting(event.encode(), is_synced)?;
         written.await.unwrap_or(Err(Unavailable::Closed))
     }
@@ -166,6 +164,14 @@ impl Audit {
     /// cannot take it; when even the room kept for that is full it is lost, and counted in [`Audit::dropped`].
     pub fn record_later(&self, event: Event<'_>) {
         self.0.queue.push(event.encode());
+    }
+
+    /// Writes, without waiting, what somebody did who has not shown who they are. A thousand such records are written
+    /// whole, then 20 a second; the next one written says in `unrecorded` how many were not.
+    pub fn record_stranger(&self, event: Event<'_>) {
+        if let Some(unrecorded) = self.0.flood.admit() {
+            self.record_later(Event { unrecorded: (unrecorded > 0).then_some(unrecorded), ..event });
+        }
     }
 
     /// Whether the last attempt to write succeeded. While it did not, the writer tries again twice a second.
@@ -199,6 +205,11 @@ impl Audit {
 
 impl Open {
     fn close(&self) {
+        let unrecorded = self.flood.take_unrecorded();
+        if unrecorded > 0 {
+            let event = Event { unrecorded: Some(unrecorded), ..Event::new(Kind::Refused) };
+            self.queue.push(event.encode());
+        }
         self.queue.close();
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(thread) = writer.take()

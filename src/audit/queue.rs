@@ -45,10 +45,7 @@ impl Queue {
             clock,
             opened: Instant::now(),
             capacity,
-            state: Mutex::new(State {
-                entries: VecDeque::new(),
-                is_closed: false,
-            }),
+            state: Mutex::new(State { entries: VecDeque::new(), is_closed: false }),
             filled: Condvar::new(),
             is_available: AtomicBool::new(true),
             refused: AtomicU64::new(0),
@@ -63,8 +60,7 @@ impl Queue {
         is_synced: bool,
     ) -> Result<oneshot::Receiver<Written>, Unavailable> {
         let (waiter, written) = oneshot::channel();
-        self.add(members, is_synced, Some(waiter), self.capacity)
-            .inspect_err(|_| self.count_refused(1))?;
+        self.add(members, is_synced, Some(waiter), self.capacity).inspect_err(|_| self.count_refused(1))?;
         Ok(written)
     }
 
@@ -92,12 +88,7 @@ impl Queue {
         }
         // Read under the lock, so that no record stands before one with an earlier `mono_ms`.
         let stamp = self.now();
-        state.entries.push_back(Entry {
-            stamp,
-            members,
-            is_synced,
-            waiter,
-        });
+        state.entries.push_back(Entry { stamp, members, is_synced, waiter });
         drop(state);
         self.filled.notify_one();
         Ok(())
@@ -107,9 +98,7 @@ impl Queue {
     pub(super) fn take(&self, max: usize, patience: Duration) -> Option<VecDeque<Entry>> {
         let (mut state, _) = self
             .filled
-            .wait_timeout_while(self.lock(), patience, |state| {
-                state.entries.is_empty() && !state.is_closed
-            })
+            .wait_timeout_while(self.lock(), patience, |state| state.entries.is_empty() && !state.is_closed)
             .unwrap_or_else(PoisonError::into_inner);
         if state.entries.is_empty() && state.is_closed {
             return None;
@@ -137,10 +126,7 @@ impl Queue {
     /// The time, both ways.
     pub(super) fn now(&self) -> Stamp {
         let since = Instant::now().saturating_duration_since(self.opened);
-        Stamp {
-            at_ms: self.clock.unix_ms(),
-            mono_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
-        }
+        Stamp { at_ms: self.clock.unix_ms(), mono_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -188,14 +174,9 @@ mod tests {
     #[test]
     fn a_full_queue_refuses_decisions_before_results() {
         let queue = queue(2);
-        let _waiting: Vec<_> = (0..2)
-            .map(|_| queue.push_waiting(Vec::new(), true).expect("room"))
-            .collect();
+        let _waiting: Vec<_> = (0..2).map(|_| queue.push_waiting(Vec::new(), true).expect("room")).collect();
 
-        assert!(matches!(
-            queue.push_waiting(Vec::new(), true),
-            Err(Unavailable::QueueFull)
-        ));
+        assert!(matches!(queue.push_waiting(Vec::new(), true), Err(Unavailable::QueueFull)));
         (0..3).for_each(|_| queue.push(Vec::new()));
 
         assert_eq!((queue.len(), queue.refused(), queue.dropped()), (4, 1, 1));
@@ -221,10 +202,7 @@ mod tests {
         let queue = queue(10);
         queue.close();
 
-        assert!(matches!(
-            queue.push_waiting(Vec::new(), false),
-            Err(Unavailable::Closed)
-        ));
+        assert!(matches!(queue.push_waiting(Vec::new(), false), Err(Unavailable::Closed)));
         assert!(queue.take(1, Duration::MAX).is_none());
     }
 

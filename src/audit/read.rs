@@ -3,9 +3,9 @@
 //! Nothing is checked here; that is `verify`. What is handed out is printable ASCII, also from a file somebody edited.
 
 use super::Error;
+use super::chain::LINE_MAX;
 use super::directory::Directory;
 use super::escape::escaped;
-use super::segment::LINE_MAX;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -41,11 +41,7 @@ impl<'a> Follow<'a> {
             let room = n - newest.len();
             let mut lines = VecDeque::new();
             // Once there are enough, the older segments are only remembered: one may be another process's, and grow.
-            let start = if room > 0 {
-                0
-            } else {
-                last_line(directory, &name)?
-            };
+            let start = if room > 0 { 0 } else { last_line(directory, &name)? };
             let end = read(directory, &name, start, |line| {
                 lines.push_back(line);
                 if lines.len() > room {
@@ -61,7 +57,7 @@ impl<'a> Follow<'a> {
     }
 
     /// What was written since the last time.
-    pub fn next(&mut self) -> Result<Vec<String>, Error> {
+    pub fn new_lines(&mut self) -> Result<Vec<String>, Error> {
         let mut new = Vec::new();
         for name in self.directory.segments()? {
             let start = self.read_to.get(&name).copied().unwrap_or(0);
@@ -73,12 +69,7 @@ impl<'a> Follow<'a> {
 }
 
 /// Hands out the whole lines after `start` and returns where the last of them ends.
-fn read(
-    directory: &Directory,
-    name: &str,
-    start: u64,
-    mut each: impl FnMut(String),
-) -> Result<u64, Error> {
+fn read(directory: &Directory, name: &str, start: u64, mut each: impl FnMut(String)) -> Result<u64, Error> {
     let path = directory.path.join(name);
     let mut read = || -> io::Result<u64> {
         let mut file = File::open(&path)?;

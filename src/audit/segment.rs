@@ -7,9 +7,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// A line, its line break included, is never longer.
-pub(super) const LINE_MAX: usize = 16 * 1024;
-
 /// See the module.
 pub(super) struct Segment {
     pub(super) name: String,
@@ -91,9 +88,7 @@ impl Segment {
         }
         #[cfg(test)]
         self.faults.cut().map_err(Error::io("cut", &self.path))?;
-        self.file
-            .set_len(self.len)
-            .map_err(Error::io("cut", &self.path))?;
+        self.file.set_len(self.len).map_err(Error::io("cut", &self.path))?;
         self.is_suspect = false;
         Ok(())
     }

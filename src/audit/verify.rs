@@ -4,9 +4,8 @@
 //! rewritten with new hashes throughout. Signed checkpoints will close both.
 
 use super::Error;
-use super::chain::{self, Hash, Head, Sealed};
+use super::chain::{self, Hash, Head, LINE_MAX, Sealed};
 use super::directory::{Directory, LINKS_MAX, Link, Opening, ROTATED, START, Torn};
-use super::segment::LINE_MAX;
 use ring::digest;
 use std::collections::HashMap;
 use std::fmt;
@@ -70,11 +69,7 @@ struct Ties<'a> {
 }
 
 impl<'a> Ties<'a> {
-    fn gather(
-        directory: &Directory,
-        names: Vec<String>,
-        from: Option<&'a str>,
-    ) -> Result<Ties<'a>, Error> {
+    fn gather(directory: &Directory, names: Vec<String>, from: Option<&'a str>) -> Result<Ties<'a>, Error> {
         let mut to: HashMap<_, Vec<_>> = HashMap::new();
         let mut last_start = None;
         for name in &names {
@@ -90,12 +85,7 @@ impl<'a> Ties<'a> {
                 ties.push((link, name.clone()));
             }
         }
-        Ok(Ties {
-            names,
-            from,
-            to,
-            last_start,
-        })
+        Ok(Ties { names, from, to, last_start })
     }
 
     fn of(&self, name: &str) -> &[(Link, String)] {
@@ -123,13 +113,7 @@ impl<'a> Walk<'a> {
     fn new(name: &'a str, file: File, ties: &'a Ties<'a>) -> io::Result<Self> {
         // Its length now: a line that is being written while we read must not look like two halves.
         let len = file.metadata()?.len();
-        Ok(Walk {
-            name,
-            ties,
-            lines: BufReader::with_capacity(256 * 1024, file.take(len)),
-            line: 0,
-            head: Head::NONE,
-        })
+        Ok(Walk { name, ties, lines: BufReader::with_capacity(256 * 1024, file.take(len)), line: 0, head: Head::NONE })
     }
 
     fn check(mut self, report: &mut Report) -> io::Result<Checked> {
@@ -144,7 +128,7 @@ impl<'a> Walk<'a> {
             let record = line.strip_suffix(b"\n").ok_or("is not a whole line");
             match record.and_then(chain::unseal) {
                 Ok(sealed) => {
-                    if let Err(fault) = self.record(&line, sealed) {
+                    if let Err(fault) = self.record(&line, &sealed) {
                         return Ok(Err(fault));
                     }
                     report.records += 1;
@@ -155,13 +139,11 @@ impl<'a> Walk<'a> {
         Ok(self.end(rest, report))
     }
 
-    fn record(&mut self, line: &[u8], sealed: Sealed) -> Checked {
+    fn record(&mut self, line: &[u8], sealed: &Sealed) -> Checked {
         if self.line == 0 {
-            self.first(line, &sealed)?;
+            self.first(line, sealed)?;
         } else if sealed.prev != self.head.hash {
-            return Err(
-                self.fault("does not follow the record before it: one was removed, added or moved")
-            );
+            return Err(self.fault("does not follow the record before it: one was removed, added or moved"));
         } else if sealed.head.seq != self.head.seq + 1 {
             return Err(self.fault("is out of number"));
         }
@@ -183,8 +165,8 @@ impl<'a> Walk<'a> {
 
     /// The first record: this segment's own ties have to lead to segments that are there and come before it.
     fn first(&self, line: &[u8], sealed: &Sealed) -> Checked {
-        let opening: Opening = serde_json::from_slice(line)
-            .map_err(|_| self.fault("is not the first record of a segment"))?;
+        let opening: Opening =
+            serde_json::from_slice(line).map_err(|_| self.fault("is not the first record of a segment"))?;
         if !self.name.ends_with(&format!("-{}.jsonl", opening.segment)) {
             return Err(self.fault("belongs to a segment of another name"));
         }
@@ -198,13 +180,8 @@ impl<'a> Walk<'a> {
         if !is_in_number || sealed.prev != prev {
             return Err(self.fault("does not follow the segment it names"));
         }
-        match links
-            .iter()
-            .find(|l| l.file.as_str() >= self.name || !self.ties.has(&l.file))
-        {
-            Some(Link { file, .. }) => {
-                Err(self.fault(format!("ties on to {file}, which is missing")))
-            }
+        match links.iter().find(|l| l.file.as_str() >= self.name || !self.ties.has(&l.file)) {
+            Some(Link { file, .. }) => Err(self.fault(format!("ties on to {file}, which is missing"))),
             None => Ok(()),
         }
     }
@@ -226,84 +203,51 @@ impl<'a> Walk<'a> {
         }
         let mut sha256 = [0; 32];
         sha256.copy_from_slice(context.finish().as_ref());
-        let torn = Torn {
-            bytes,
-            sha256: Hash(sha256),
-        };
+        let torn = Torn { bytes, sha256: Hash(sha256) };
         // A write that was cut short leaves the beginning of a line. A whole record and one more byte is no such thing.
         let is_prefix = bytes == line.len() as u64
             && line.iter().all(|b| matches!(b, 0x20..=0x7e))
-            && line
-                .split_last()
-                .is_none_or(|(_, line)| chain::unseal(line).is_err());
-        Ok(Rest::Torn {
-            torn,
-            is_prefix,
-            what,
-        })
+            && line.split_last().is_none_or(|(_, line)| chain::unseal(line).is_err());
+        Ok(Rest::Torn { torn, is_prefix, what })
     }
 
     /// The end: nothing that others tie on to may be missing, and what is no record must be accounted for.
     fn end(self, rest: Rest, report: &mut Report) -> Checked {
         let ties = self.ties.of(self.name);
         if let Some((link, by)) = ties.iter().find(|(link, _)| link.seq > self.head.seq) {
-            let what = rest.what().map_or_else(
-                || format!("is missing: {by} names record {} of this segment", link.seq),
-                str::to_owned,
-            );
+            let what = rest
+                .what()
+                .map_or_else(|| format!("is missing: {by} names record {} of this segment", link.seq), str::to_owned);
             return Err(self.fault(what));
         }
-        let last = ties
-            .iter()
-            .find(|(link, _)| !link.live && link.seq == self.head.seq);
-        if let Rest::Torn {
-            torn,
-            is_prefix,
-            what,
-        } = rest
-        {
+        let last = ties.iter().find(|(link, _)| !link.live && link.seq == self.head.seq);
+        if let Rest::Torn { torn, is_prefix, what } = rest {
             let is_known = last.is_some_and(|(link, _)| link.torn.as_ref() == Some(&torn));
             if !is_known && (last.is_some() || !is_prefix) {
                 return Err(self.fault(what));
             }
             let (name, bytes, seq) = (self.name, torn.bytes, self.head.seq);
-            let seen = if is_known {
-                "noted at the next start"
-            } else {
-                "not noted yet"
-            };
-            report.notes.push(format!(
-                "{name}: {bytes} bytes after record {seq} are a write cut short, {seen}"
-            ));
+            let seen = if is_known { "noted at the next start" } else { "not noted yet" };
+            report.notes.push(format!("{name}: {bytes} bytes after record {seq} are a write cut short, {seen}"));
         } else if let Some((Link { torn: Some(_), .. }, by)) = last {
-            return Err(self.fault(format!(
-                "is missing: {by} names the beginning of a record here"
-            )));
+            return Err(self.fault(format!("is missing: {by} names the beginning of a record here")));
         }
-        let is_before_last_start = self
-            .ties
-            .last_start
-            .as_deref()
-            .is_some_and(|last| self.name < last);
+        let is_before_last_start = self.ties.last_start.as_deref().is_some_and(|last| self.name < last);
         if is_before_last_start && ties.is_empty() && self.line > 0 {
-            return Err(Fault { line: 1, ..self.fault("begins a segment that no later one ties on to: it was added, or the one that did is gone") });
+            return Err(Fault {
+                line: 1,
+                ..self.fault("begins a segment that no later one ties on to: it was added, or the one that did is gone")
+            });
         }
         if self.line > 0 {
-            report.end = Some(format!(
-                "{} record {} {}",
-                self.name, self.head.seq, self.head.hash
-            ));
+            report.end = Some(format!("{} record {} {}", self.name, self.head.seq, self.head.hash));
         }
         Ok(())
     }
 
     /// A fault in the line that follows the records found so far.
     fn fault(&self, what: impl Into<String>) -> Fault {
-        Fault {
-            file: self.name.to_owned(),
-            line: self.line + 1,
-            what: what.into(),
-        }
+        Fault { file: self.name.to_owned(), line: self.line + 1, what: what.into() }
     }
 }
 

@@ -43,10 +43,7 @@ impl Writer {
     pub(super) fn open(settings: Settings, queue: Arc<Queue>) -> Result<Writer, Error> {
         let directory = Directory::new(settings.directory);
         #[cfg(test)]
-        let directory = Directory {
-            faults: settings.faults,
-            ..directory
-        };
+        let directory = Directory { faults: settings.faults, ..directory };
         let boot = format!("{:016x}", u64::from_be_bytes(crate::id::random_bytes()));
         let (segment, head) = begin(&directory, queue.now(), &boot, None, None)?;
         Ok(Writer {
@@ -132,13 +129,8 @@ impl Writer {
         } else {
             tracing::error!(segment = self.segment.name, "{DISTURBED}");
         }
-        let link = Link {
-            file: self.segment.name.clone(),
-            seq: self.head.seq,
-            hash: self.head.hash,
-            live: false,
-            torn: None,
-        };
+        let link =
+            Link { file: self.segment.name.clone(), seq: self.head.seq, hash: self.head.hash, live: false, torn: None };
         let note = (!is_in_place).then(|| format!("{}: {DISTURBED}", link.file));
         let now = self.queue.now();
         (self.segment, self.head) = begin(&self.directory, now, &self.boot, Some(link), note)?;
@@ -154,22 +146,12 @@ impl Writer {
         let mut line = Members::default();
         line.word("event", Some("recovered"));
         if let Some(outage) = &self.outage {
-            let silent_ms = self
-                .queue
-                .now()
-                .mono_ms
-                .saturating_sub(outage.since.mono_ms);
+            let silent_ms = self.queue.now().mono_ms.saturating_sub(outage.since.mono_ms);
             line.number("silent_ms", Some(silent_ms));
-            line.number(
-                "refused",
-                Some(self.queue.refused() - outage.refused_before),
-            );
+            line.number("refused", Some(self.queue.refused() - outage.refused_before));
         }
         line.number("dropped", Some(dropped));
-        line.text(
-            "detail",
-            self.outage.as_ref().map(|outage| outage.cause.as_str()),
-        );
+        line.text("detail", self.outage.as_ref().map(|outage| outage.cause.as_str()));
         Some(line.finish())
     }
 
@@ -185,10 +167,10 @@ impl Writer {
     fn failed(&mut self, batch: VecDeque<Entry>, error: Error) {
         self.queue.set_available(false);
         if self.outage.is_none() {
-            tracing::error!(%error, "the audit log cannot be written");
+            tracing::error!(error = error.with_cause(), "the audit log cannot be written");
             self.outage = Some(Outage {
                 since: self.queue.now(),
-                cause: error.to_string(),
+                cause: error.with_cause(),
                 refused_before: self.queue.refused(),
             });
         }
@@ -221,10 +203,7 @@ fn begin(
         Some(link) => (ROTATED, vec![link.clone()], link.seq),
         None => (START, directory.loose_ends()?, 0),
     };
-    let mut head = Head {
-        seq,
-        hash: links.first().map_or(Head::NONE.hash, |link| link.hash),
-    };
+    let mut head = Head { seq, hash: links.first().map_or(Head::NONE.hash, |link| link.hash) };
     let mut records = Vec::new();
     chain::seal(&mut records, &mut head, now, boot, &opening(event, &links));
     for detail in note.into_iter().chain(links.iter().filter_map(torn_note)) {
@@ -248,19 +227,14 @@ fn opening(event: &str, links: &[Link]) -> Vec<u8> {
     let mut line = Members::default();
     line.word("event", Some(event));
     line.word("version", Some(env!("CARGO_PKG_VERSION")));
-    line.json(
-        "previous",
-        &serde_json::to_vec(links).expect("links are plain data"),
-    );
+    line.json("previous", &serde_json::to_vec(links).expect("links are plain data"));
     line.finish()
 }
 
 fn torn_note(link: &Link) -> Option<String> {
     let bytes = link.torn.as_ref()?.bytes;
     let (file, seq) = (&link.file, link.seq);
-    Some(format!(
-        "{file}: {bytes} bytes after record {seq} are no record: a write was cut short"
-    ))
+    Some(format!("{file}: {bytes} bytes after record {seq} are no record: a write was cut short"))
 }
 
 /// However the thread ends, nobody is left waiting for it.

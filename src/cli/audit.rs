@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Read and check the audit log.
 #[derive(Clone, Debug, clap::Subcommand)]
-pub enum AuditCommand {
+pub(super) enum AuditCommand {
     /// Print the newest records, one JSON object a line.
     Tail {
         /// How many.
@@ -33,7 +33,7 @@ pub enum AuditCommand {
 }
 
 /// Runs the command on the log in `data_dir`.
-pub fn run(command: AuditCommand, data_dir: &Path) -> anyhow::Result<()> {
+pub(super) fn run(command: AuditCommand, data_dir: &Path) -> anyhow::Result<()> {
     let directory = Directory::new(data_dir.join("audit"));
     let printed = print(command, &directory, &mut io::stdout().lock());
     match printed {
@@ -51,12 +51,7 @@ fn print(command: AuditCommand, directory: &Directory, out: &mut dyn Write) -> a
     }
 }
 
-fn tail(
-    directory: &Directory,
-    n: usize,
-    is_followed: bool,
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
+fn tail(directory: &Directory, n: usize, is_followed: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let (mut lines, mut follow) = Follow::tail(directory, n)?;
     loop {
         for line in &lines {
@@ -67,7 +62,7 @@ fn tail(
             return Ok(());
         }
         std::thread::sleep(FOLLOW_PAUSE);
-        lines = follow.next()?;
+        lines = follow.new_lines()?;
     }
 }
 
@@ -77,8 +72,8 @@ fn show(directory: &Directory, request: &str, out: &mut dyn Write) -> anyhow::Re
         bail!("no record of request `{}`", escaped(request));
     }
     for line in lines {
-        let record: Value = serde_json::from_str(&line)
-            .context("a record is not JSON: run `portcullis audit verify`")?;
+        let record: Value =
+            serde_json::from_str(&line).context("a record is not JSON: run `portcullis audit verify`")?;
         show_record(&record, out)?;
     }
     Ok(())
@@ -127,15 +122,13 @@ fn verify(directory: &Directory, from: Option<&str>, out: &mut dyn Write) -> any
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
 const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
 
 /// What `show` prints below the first line.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "principal",
     "peer",
     "route",
@@ -153,8 +146,117 @@ const KEYS: [&str; 21] = [
     "duration_us",
     "bytes_in",
     "bytes_out",
+    "unrecorded",
     "detail",
     "cut",
     "segment",
     "seq",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::{Audit, Durability, Event, Kind, Settings, Subject, Who};
+    use crate::clock::Clock;
+    use crate::config::Sync;
+    use std::fs;
+    use tempfile::TempDir;
+
+    async fn log() -> (TempDir, Directory) {
+        let data_dir = tempfile::tempdir().expect("a directory");
+        let clock = Clock::manual(1_800_000_000_000);
+        let settings = Settings::new(data_dir.path(), Sync::Relaxed, clock);
+        let directory = Directory::new(&settings.directory);
+        let audit = Audit::open(settings).expect("opens");
+        for request in ["r_1", "r_2", "r_3"] {
+            let event = Event {
+                request: Some(request),
+                principal: Some(Who {
+                    issuer: "http://gw",
+                    subject: Subject::User("alice"),
+                    client: "c1",
+                    grant: "g1",
+                }),
+                object: Some("\u{1b}[2Jdelete"),
+                code: Some("policy.denied"),
+                ..Event::new(Kind::Decision)
+            };
+            audit.record(event, Durability::Synced).await.expect("written");
+        }
+        (data_dir, directory)
+    }
+
+    fn printed(command: AuditCommand, directory: &Directory) -> anyhow::Result<String> {
+        let mut out = Vec::new();
+        print(command, directory, &mut out)?;
+        Ok(String::from_utf8(out)?)
+    }
+
+    fn tail_of(lines: usize) -> AuditCommand {
+        let follow = false;
+        AuditCommand::Tail { lines, follow }
+    }
+
+    #[tokio::test]
+    async fn tail_prints_the_newest_lines_as_they_stand() {
+        let (_data_dir, directory) = log().await;
+
+        let text = printed(tail_of(2), &directory).expect("prints");
+
+        let seqs: Vec<_> =
+            text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["seq"].clone()).collect();
+        assert_eq!(seqs, [3, 4]);
+        assert_eq!(printed(tail_of(0), &directory).expect("prints"), "");
+        assert_eq!(printed(tail_of(99), &directory).expect("prints").lines().count(), 4);
+    }
+
+    #[tokio::test]
+    async fn show_prints_one_request_and_tells_the_terminal_nothing() {
+        let (_data_dir, directory) = log().await;
+        let request = "r_2".to_owned();
+
+        let text = printed(AuditCommand::Show { request }, &directory).expect("prints");
+
+        assert_eq!(text.lines().next(), Some("2027-01-15T08:00:00.000Z  decision"));
+        assert!(text.contains("subject user:alice"), "{text}");
+        assert!(text.contains("  object            \\u001b[2Jdelete\n"), "{text}");
+        assert!(text.contains("policy.denied") && text.is_ascii(), "{text}");
+        assert_eq!(text.matches("decision").count(), 1, "one record only");
+    }
+
+    #[tokio::test]
+    async fn show_of_an_unknown_request_says_so() {
+        let (_data_dir, directory) = log().await;
+        let request = "r_".to_owned();
+
+        let error = printed(AuditCommand::Show { request }, &directory).expect_err("unknown");
+
+        assert_eq!(error.to_string(), "no record of request `r_`");
+    }
+
+    #[tokio::test]
+    async fn verify_counts_what_is_sound_and_names_what_is_not() {
+        let (data_dir, directory) = log().await;
+        let verify = AuditCommand::Verify { from: None };
+
+        let text = printed(verify.clone(), &directory).expect("sound");
+        assert!(text.starts_with("verified 4 records in 1 segments\nend: audit-"), "{text}");
+
+        let entries = fs::read_dir(data_dir.path().join("audit")).expect("readable");
+        let segment = entries
+            .map(|entry| entry.expect("an entry").path())
+            .find(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+            .expect("a segment");
+        let changed = fs::read_to_string(&segment).expect("ASCII").replacen("alice", "bob00", 1);
+        fs::write(&segment, changed).expect("written");
+        let error = printed(verify, &directory).expect_err("changed");
+        assert!(error.to_string().contains(".jsonl:2: does not have the hash"), "{error}");
+    }
+
+    #[test]
+    fn a_data_directory_without_a_log_is_an_error() {
+        let data_dir = tempfile::tempdir().expect("a directory");
+        let error = run(tail_of(1), data_dir.path()).expect_err("no log");
+        assert!(error.to_string().starts_with("cannot read"), "{error}");
+    }
+}

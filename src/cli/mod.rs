@@ -1,4 +1,99 @@
-//! The commands of the `portcullis` program.
+//! The command line. One file a command; each asks the parts below and prints what they say.
+//!
+//! Exit codes: 0 done, 1 it did not work, 2 the command line or the configuration is wrong.
 
-/// `portcullis audit`.
-pub mod audit;
+mod audit;
+mod check;
+mod context;
+mod explain;
+mod operator;
+mod password;
+mod serve;
+mod token;
+mod tools;
+mod user;
+
+use crate::config::{self, Problems};
+use clap::{Parser, Subcommand};
+use context::Usage;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A gateway in front of MCP servers that lets an AI agent do exactly what its people allow.
+#[derive(Parser)]
+#[command(name = "portcullis", version, max_term_width = 100)]
+struct Cli {
+    /// The configuration.
+    #[arg(long, global = true, default_value = "gateway.yaml", value_name = "FILE")]
+    config: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the gateway.
+    Serve,
+    /// Check the configuration and run the policy tests in it.
+    Check,
+    /// Say which rule decides a call, without making it.
+    Explain(explain::Explain),
+    /// Ask every upstream for its tools and show what policy makes of them.
+    Tools(tools::Tools),
+    /// Users and their passwords.
+    #[command(subcommand)]
+    User(user::UserCommand),
+    /// Access tokens made by hand.
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    /// Read and verify the audit log.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
+    /// Let the running gateway read its configuration again.
+    Reload,
+    /// Ask the running gateway how it is.
+    Status,
+    /// Print the JSON Schema of the configuration.
+    Schema,
+}
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            // Problems print themselves, one by one, with their places.
+            match error.downcast_ref::<Problems>() {
+                Some(problems) => eprintln!("{problems}"),
+                None => eprintln!("error: {error:#}"),
+            }
+            let is_usage = error.is::<Problems>() || error.is::<Usage>();
+            ExitCode::from(if is_usage { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let file = cli.config;
+    match cli.command {
+        Command::Serve => serve::run(&file),
+        Command::Check => check::run(&file),
+        Command::Explain(explain) => explain.run(&file),
+        Command::Tools(tools) => tools.run(&file),
+        // Needs no configuration: its result goes into one.
+        Command::User(user::UserCommand::Hash(hash)) => user::hash(&hash).map(|()| ExitCode::SUCCESS),
+        Command::User(command) => context::with(&file, async |context| user::run(command, context).await),
+        Command::Token(command) => context::with(&file, async |context| token::run(command, context).await),
+        Command::Audit(command) => {
+            let loaded = config::read(&file)?;
+            audit::run(command, &loaded.resolve(&loaded.config.data_dir)).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Reload => operator::reload(&file),
+        Command::Status => operator::status(&file),
+        Command::Schema => {
+            print!("{}", crate::config::schema());
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

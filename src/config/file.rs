@@ -37,9 +37,7 @@ pub(super) fn read(path: &Path, max: u64) -> Result<Contents, FileError> {
     must_be_file(&metadata)?;
     let mut bytes = Vec::new();
     // One more than allowed, to see that there is more. The size in the metadata is not believed: it may grow.
-    file.take(max.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(FileError::Unreadable)?;
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(FileError::Unreadable)?;
     if u64::try_from(bytes.len()).is_ok_and(|n| n > max) {
         return Err(FileError::TooLarge(max));
     }
@@ -60,4 +58,10 @@ fn must_be_file(metadata: &Metadata) -> Result<(), FileError> {
 pub(super) fn is_open_to_others(metadata: &Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt;
     metadata.permissions().mode() & 0o077 != 0
+}
+
+/// Whether anyone on this machine may change it.
+pub(super) fn is_writable_by_all(metadata: &Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    metadata.permissions().mode() & 0o002 != 0
 }

@@ -3,19 +3,17 @@
 //! Walks tree and schema side by side. It knows the part of JSON Schema that our own structs produce, and no more: a
 //! keyword it does not know is not checked here, and serde, which builds the structs afterwards, still says so.
 
-use super::locate::names_secret;
 use super::nearest::{did_you_mean, nearest};
 use super::problem::{Malformed, Path, Problem, Segment};
 use super::schema;
+use super::sensitive::{holds_secret, names_secret};
 use super::tree::{Entry, Node, Value};
 use super::units::{ByteSize, Period};
 use serde_json::{Map, Value as Json};
 
 /// Everything about `root` that is not as the schema wants it.
 pub(super) fn check(root: &Node) -> Vec<Problem> {
-    let mut form = Form {
-        problems: Vec::new(),
-    };
+    let mut form = Form { problems: Vec::new() };
     form.value(root, schema::value(), &Path::root());
     form.problems
 }
@@ -29,7 +27,7 @@ impl Form {
         if let Some(name) = schema::reference(part)
             && let Some(unit) = Unit::named(name)
         {
-            return self.unit(node, unit, path);
+            return self.unit(node, &unit, path);
         }
         let part = schema::follow(part);
         if let Some(branches) = part.get("oneOf").and_then(Json::as_array) {
@@ -57,21 +55,12 @@ impl Form {
                 self.value(&entry.value, property, &inner);
             } else if let Some(Json::Bool(false)) = part.get("additionalProperties") {
                 let known = properties.into_iter().flat_map(Map::keys);
-                meant.extend(self.unknown_key(
-                    inner,
-                    &entry.key,
-                    known.map(String::as_str).collect(),
-                ));
+                meant.extend(self.unknown_key(inner, &entry.key, known.map(String::as_str).collect()));
             } else if let Some(property) = part.get("additionalProperties") {
                 self.value(&entry.value, property, &inner);
             }
         }
-        for name in part
-            .get("required")
-            .and_then(Json::as_array)
-            .into_iter()
-            .flatten()
-        {
+        for name in part.get("required").and_then(Json::as_array).into_iter().flatten() {
             let name = name.as_str().unwrap_or_default();
             // A key that was only mistyped is not missing besides.
             if !meant.contains(&name) && !entries.iter().any(|entry| entry.key == name) {
@@ -92,12 +81,9 @@ impl Form {
 
     /// Either one word of a list, or the forms of an enum: a plain text, or a mapping whose one key names the form.
     fn one_of(&mut self, node: &Node, branches: &'static [Json], path: &Path) {
-        let mut words = branches
-            .iter()
-            .filter_map(|branch| branch.get("const")?.as_str())
-            .peekable();
+        let mut words = branches.iter().filter_map(|branch| branch.get("const")?.as_str()).peekable();
         if words.peek().is_some() {
-            return self.word(node, words.collect(), path);
+            return self.word(node, &words.collect::<Vec<_>>(), path);
         }
         let is_text = |branch: &Json| branch.get("type").is_some_and(|kind| kind == "string");
         let takes_text = branches.iter().any(is_text);
@@ -105,9 +91,7 @@ impl Form {
             Value::String(_) if takes_text => {}
             Value::Map(entries) => self.tagged(entries, branches, path),
             found => {
-                let mut forms: Vec<String> = tags(branches)
-                    .map(|(tag, _)| format!("`{{ {tag}: … }}`"))
-                    .collect();
+                let mut forms: Vec<String> = tags(branches).map(|(tag, _)| format!("`{{ {tag}: … }}`")).collect();
                 if takes_text {
                     forms.insert(0, "a text".to_owned());
                 }
@@ -116,7 +100,7 @@ impl Form {
         }
     }
 
-    fn word(&mut self, node: &Node, words: Vec<&str>, path: &Path) {
+    fn word(&mut self, node: &Node, words: &[&str], path: &Path) {
         let Value::String(word) = &node.value else {
             let words = listed(words.iter().copied());
             return self.wrong_type(&format!("one of {words}"), &node.value, path);
@@ -124,8 +108,7 @@ impl Form {
         if !words.contains(&word.as_str()) {
             let hint = did_you_mean(word, words.iter().copied())
                 .unwrap_or_else(|| format!("one of {}", listed(words.iter().copied())));
-            self.problems
-                .push(Problem::new(path, format!("unknown word `{word}`")).hint(hint));
+            self.problems.push(Problem::new(path, format!("unknown word `{word}`")).hint(hint));
         }
     }
 
@@ -143,8 +126,7 @@ impl Form {
             if n_known > 1 {
                 let message = format!("`{}` cannot stand beside the key before it", entry.key);
                 let hint = format!("exactly one of: {}", names());
-                self.problems
-                    .push(Problem::new(inner, message).at_key().hint(hint));
+                self.problems.push(Problem::new(inner, message).at_key().hint(hint));
             } else {
                 self.value(&entry.value, part, &inner);
             }
@@ -171,10 +153,7 @@ impl Form {
     fn number(&mut self, number: &serde_json::Number, part: &Json, path: &Path) {
         let is_integer = part.get("type").is_some_and(|kind| kind == "integer");
         if is_integer && number.is_f64() {
-            return self.problems.push(Problem::new(
-                path,
-                format!("`{number}` is not a whole number"),
-            ));
+            return self.problems.push(Problem::new(path, format!("`{number}` is not a whole number")));
         }
         let bound = |name: &str| part.get(name).and_then(Json::as_f64);
         // A `u32` says its range by its format only.
@@ -184,15 +163,13 @@ impl Form {
         };
         let value = number.as_f64().unwrap_or(f64::NAN);
         if bound("minimum").is_some_and(|min| value < min) {
-            self.problems
-                .push(Problem::new(path, format!("`{number}` is too small")));
+            self.problems.push(Problem::new(path, format!("`{number}` is too small")));
         } else if max.is_some_and(|max| value > max) {
-            self.problems
-                .push(Problem::new(path, format!("`{number}` is too large")));
+            self.problems.push(Problem::new(path, format!("`{number}` is too large")));
         }
     }
 
-    fn unit(&mut self, node: &Node, unit: Unit, path: &Path) {
+    fn unit(&mut self, node: &Node, unit: &Unit, path: &Path) {
         let text = match &node.value {
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
@@ -213,27 +190,22 @@ impl Form {
 
     fn at_least_one(&mut self, min: Option<&Json>, n: usize, path: &Path) {
         if min.is_some() && n == 0 {
-            self.problems
-                .push(Problem::new(path, "at least one is needed here"));
+            self.problems.push(Problem::new(path, "at least one is needed here"));
         }
     }
 
     fn wrong_type(&mut self, wanted: &str, found: &Value, path: &Path) {
-        let is_secret =
-            |segment: &Segment| matches!(segment, Segment::Key(key) if names_secret(key));
+        let is_secret = |segment: &Segment| matches!(segment, Segment::Key(key) if names_secret(key));
         let described = match path.segments().iter().any(is_secret) {
             // Someone wrote the secret itself: it is not repeated into logs.
             true if !matches!(found, Value::List(_) | Value::Map(_)) => "a plain value".to_owned(),
             _ => described(found),
         };
         let problem = match found {
-            Value::Null => {
-                Problem::new(path, format!("nothing is written here, expected {wanted}"))
-                    .hint("write a value, or remove the key")
-            }
+            Value::Null => Problem::new(path, format!("nothing is written here, expected {wanted}"))
+                .hint("write a value, or remove the key"),
             Value::Number(_) | Value::Bool(_) if wanted == "a text" => {
-                Problem::new(path, format!("expected {wanted}, found {described}"))
-                    .hint("put it in quotes")
+                Problem::new(path, format!("expected {wanted}, found {described}")).hint("put it in quotes")
             }
             _ => Problem::new(path, format!("expected {wanted}, found {described}")),
         };
@@ -252,14 +224,8 @@ struct Unit {
 impl Unit {
     fn named(name: &str) -> Option<Unit> {
         match name {
-            "Period" => Some(Unit {
-                what: "a length of time",
-                error: |text| text.parse::<Period>().err(),
-            }),
-            "ByteSize" => Some(Unit {
-                what: "a size",
-                error: |text| text.parse::<ByteSize>().err(),
-            }),
+            "Period" => Some(Unit { what: "a length of time", error: |text| text.parse::<Period>().err() }),
+            "ByteSize" => Some(Unit { what: "a size", error: |text| text.parse::<ByteSize>().err() }),
             _ => None,
         }
     }
@@ -291,7 +257,9 @@ fn described(found: &Value) -> String {
         Value::Null => "nothing".to_owned(),
         Value::Bool(is) => format!("`{is}`"),
         Value::Number(number) => format!("the number `{number}`"),
-        Value::String(text) if text.chars().count() <= 40 => format!("the text `{text}`"),
+        Value::String(text) if text.chars().count() <= 40 && !holds_secret(text) => {
+            format!("the text `{text}`")
+        }
         Value::String(_) => "a text".to_owned(),
         Value::List(_) => "a list".to_owned(),
         Value::Map(_) => "a mapping".to_owned(),

@@ -25,6 +25,8 @@ pub struct Loaded {
     pub file: PathBuf,
     /// SHA-256 of its text: two files with the same hash say the same.
     pub hash: [u8; 32],
+    /// Of a file that was read: anyone on this machine may change it.
+    is_writable_by_all: bool,
     source: Source,
 }
 
@@ -36,12 +38,10 @@ pub fn read(path: &FilePath) -> Result<Loaded, Problems> {
     let max = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
     let contents = file::read(path, max).map_err(|error| unreadable(path, &error))?;
     match str::from_utf8(&contents.bytes) {
-        Ok(text) => load(text, path),
+        Ok(text) => load(text, path)
+            .map(|loaded| Loaded { is_writable_by_all: file::is_writable_by_all(&contents.metadata), ..loaded }),
         Err(error) => {
-            let valid = contents
-                .bytes
-                .get(..error.valid_up_to())
-                .unwrap_or_default();
+            let valid = contents.bytes.get(..error.valid_up_to()).unwrap_or_default();
             let text = str::from_utf8(valid).unwrap_or_default();
             let problem = Problem::new(Path::root(), "not UTF-8 text from here on");
             let end = text.len();
@@ -65,13 +65,7 @@ pub fn load(text: &str, file: impl Into<PathBuf>) -> Result<Loaded, Problems> {
         // Not to be expected: what the schema lets through, serde builds. Said rather than hidden.
         source.locate(Problem::new(Path::root(), error.to_string()))
     })?;
-    Ok(Loaded {
-        config,
-        text: source.text(),
-        file,
-        hash,
-        source,
-    })
+    Ok(Loaded { config, text: source.text(), file, hash, is_writable_by_all: false, source })
 }
 
 /// The source with its tree, and the tree's contents for serde.
@@ -87,17 +81,18 @@ fn well_formed(source: Source) -> Result<(Source, serde_json::Value), Problems> 
     let problems = form::check(&root);
     let contents = root.to_json();
     let source = source.with_root(root);
-    if problems.is_empty() {
-        Ok((source, contents))
-    } else {
-        Err(source.locate_all(problems))
-    }
+    if problems.is_empty() { Ok((source, contents)) } else { Err(source.locate_all(problems)) }
 }
 
 impl Loaded {
     /// Everything about it that makes no sense, as far as the file alone shows it.
     pub fn check(&self, known: Known<'_>) -> Problems {
-        self.locate(check(&self.config, known))
+        let mut problems = check(&self.config, known);
+        if self.is_writable_by_all {
+            let hint = format!("run `chmod o-w {}`", self.file.display());
+            problems.push(Problem::warning(Path::root(), "anyone on this machine may change this file").hint(hint));
+        }
+        self.locate(problems)
     }
 
     /// The same problems with their places, in the order of the file.

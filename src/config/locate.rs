@@ -4,6 +4,7 @@
 //! not printable is printed.
 
 use super::problem::{Location, Part, Path, Problem, Problems, Segment};
+use super::sensitive;
 use super::tree::{Entry, Node, Value};
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,23 +25,14 @@ const WIDTH_MAX: usize = 100;
 impl Source {
     /// A text that could not be read as a tree (yet).
     pub(super) fn new(file: Arc<str>, text: Arc<str>) -> Self {
-        Source {
-            file,
-            text,
-            root: None,
-            secrets: Vec::new(),
-        }
+        Source { file, text, root: None, secrets: Vec::new() }
     }
 
     /// With its tree.
     pub(super) fn with_root(self, root: Node) -> Self {
         let mut secrets = Vec::new();
-        collect_secrets(&root, false, &mut secrets);
-        Source {
-            root: Some(root),
-            secrets,
-            ..self
-        }
+        sensitive::collect(&root, false, &mut secrets);
+        Source { root: Some(root), secrets, ..self }
     }
 
     /// The text.
@@ -60,25 +52,16 @@ impl Source {
         }
         match self.find(&problem.path, problem.part) {
             Some(span) => self.mark(problem, span),
-            None => Problem {
-                location: Some(Location {
-                    file: Arc::clone(&self.file),
-                    line: 0,
-                    column: 0,
-                }),
-                ..problem
-            },
+            None => {
+                Problem { location: Some(Location { file: Arc::clone(&self.file), line: 0, column: 0 }), ..problem }
+            }
         }
     }
 
     /// The same problem, standing at `span`.
     pub(super) fn mark(&self, problem: Problem, span: Range<usize>) -> Problem {
         let (location, snippet) = self.place(span);
-        Problem {
-            location: Some(location),
-            snippet,
-            ..problem
-        }
+        Problem { location: Some(location), snippet, ..problem }
     }
 
     /// Where the value (or key) stands; for one that is not written, the nearest thing around it that is.
@@ -88,12 +71,8 @@ impl Source {
         let mut key: Option<&Entry> = None;
         for segment in path.segments() {
             let next = match (segment, &node.value) {
-                (Segment::Key(name), _) => {
-                    node.entry(name).map(|entry| (&entry.value, Some(entry)))
-                }
-                (Segment::Index(index), Value::List(elements)) => {
-                    elements.get(*index).map(|element| (element, None))
-                }
+                (Segment::Key(name), _) => node.entry(name).map(|entry| (&entry.value, Some(entry))),
+                (Segment::Index(index), Value::List(elements)) => elements.get(*index).map(|element| (element, None)),
                 (Segment::Index(_), _) => None,
             };
             let Some((value, entry)) = next else {
@@ -116,14 +95,8 @@ impl Source {
         let line = rest.split('\n').next().unwrap_or_default();
         let line = line.strip_suffix('\r').unwrap_or(line);
         let end = begin.saturating_add(line.len());
-        let prefix = self
-            .text
-            .get(begin..span.start.min(end))
-            .unwrap_or_default();
-        let marked = self
-            .text
-            .get(span.start..span.end.min(end))
-            .unwrap_or_default();
+        let prefix = self.text.get(begin..span.start.min(end)).unwrap_or_default();
+        let marked = self.text.get(span.start..span.end.min(end)).unwrap_or_default();
         let location = Location {
             file: Arc::clone(&self.file),
             line: before.matches('\n').count().saturating_add(1),
@@ -141,8 +114,7 @@ impl Source {
         let mut secrets: Vec<_> = self.secrets.iter().filter(is_here).cloned().collect();
         if self.root.is_none() {
             secrets.extend(
-                guess_secret(line)
-                    .map(|span| span.start.saturating_add(begin)..span.end.saturating_add(begin)),
+                sensitive::guess(line).map(|span| span.start.saturating_add(begin)..span.end.saturating_add(begin)),
             );
         }
         let blot = |(at, c): (usize, char)| {
@@ -161,13 +133,9 @@ impl Source {
 fn whole(node: &Node, key: Option<&Entry>, part: Part) -> Range<usize> {
     let is_container = matches!(node.value, Value::Map(_) | Value::List(_));
     match key {
-        Some(entry) if part == Part::Key || is_container || node.span.is_empty() => {
-            entry.key_span.clone()
-        }
+        Some(entry) if part == Part::Key || is_container || node.span.is_empty() => entry.key_span.clone(),
         _ => match &node.value {
-            Value::Map(entries) => entries
-                .first()
-                .map_or_else(|| node.span.clone(), |entry| entry.key_span.clone()),
+            Value::Map(entries) => entries.first().map_or_else(|| node.span.clone(), |entry| entry.key_span.clone()),
             _ => node.span.clone(),
         },
     }
@@ -179,11 +147,7 @@ fn snippet(location: &Location, line: &str, marked: usize) -> Option<String> {
     }
     let column = location.column.saturating_sub(1);
     // A long line is shown from a little before the mark.
-    let skip = if column > WIDTH_MAX.saturating_sub(20) {
-        column.saturating_sub(20)
-    } else {
-        0
-    };
+    let skip = if column > WIDTH_MAX.saturating_sub(20) { column.saturating_sub(20) } else { 0 };
     let mut shown: String = line.chars().skip(skip).take(WIDTH_MAX).collect();
     if skip > 0 {
         shown = format!("…{}", shown.chars().skip(1).collect::<String>());
@@ -199,59 +163,6 @@ fn snippet(location: &Location, line: &str, marked: usize) -> Option<String> {
         " ".repeat(indent),
         "^".repeat(carets)
     ))
-}
-
-// === Secrets ===
-
-/// Spans of every scalar under a key that names a secret. `env` and `file` only say where one stands.
-fn collect_secrets(node: &Node, is_secret: bool, found: &mut Vec<Range<usize>>) {
-    match &node.value {
-        Value::Map(entries) => {
-            for entry in entries {
-                let is_secret = match entry.key.as_str() {
-                    "env" | "file" => false,
-                    key => is_secret || names_secret(key),
-                };
-                collect_secrets(&entry.value, is_secret, found);
-            }
-        }
-        Value::List(elements) => {
-            for element in elements {
-                collect_secrets(element, is_secret, found);
-            }
-        }
-        _ if is_secret => found.push(node.span.clone()),
-        _ => {}
-    }
-}
-
-/// Where the file is not readable as YAML: all that follows a key that names a secret.
-fn guess_secret(line: &str) -> Option<Range<usize>> {
-    let (at, _) = line.match_indices(':').find(|(at, _)| {
-        let before = line.get(..*at).unwrap_or_default();
-        let word = before.rsplit(['{', ',', ' ']).next().unwrap_or_default();
-        names_secret(word.trim_matches(['"', '\'']))
-    })?;
-    let start = at.saturating_add(1);
-    Some(start..line.len())
-}
-
-/// Whether a value under this name is likely to be a credential. Said of header names and of keys of the file.
-pub(super) fn names_secret(name: &str) -> bool {
-    const WORDS: [&str; 8] = [
-        "authorization",
-        "auth",
-        "cookie",
-        "token",
-        "secret",
-        "password",
-        "apikey",
-        "password_hash",
-    ];
-    let name = name.to_ascii_lowercase();
-    // Not `key` alone: in this file that is the path of one.
-    let last = name.rsplit('-').next().unwrap_or_default();
-    WORDS.contains(&name.as_str()) || WORDS.contains(&last) || name.ends_with("-key")
 }
 
 #[cfg(test)]

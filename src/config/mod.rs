@@ -5,12 +5,7 @@
 
 #![cfg_attr(
     not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::panic,
-        clippy::indexing_slicing,
-        clippy::arithmetic_side_effects
-    )
+    deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
 mod check;
@@ -23,6 +18,7 @@ mod origin;
 mod problem;
 mod reference;
 mod schema;
+mod sensitive;
 mod tree;
 mod units;
 mod value;

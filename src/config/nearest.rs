@@ -16,10 +16,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// The same as a sentence for a hint.
-pub fn did_you_mean<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<String> {
+pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
     nearest(word, candidates).map(|name| format!("did you mean `{name}`?"))
 }
 
@@ -93,14 +90,9 @@ mod tests {
 
     #[test]
     fn distance_counts_each_slip_once() {
-        for (a, b, slips) in [
-            ("", "", 0),
-            ("ab", "ab", 0),
-            ("ab", "ba", 1),
-            ("abc", "cab", 2),
-            ("kitten", "sitten", 1),
-            ("a", "abc", 2),
-        ] {
+        for (a, b, slips) in
+            [("", "", 0), ("ab", "ab", 0), ("ab", "ba", 1), ("abc", "cab", 2), ("kitten", "sitten", 1), ("a", "abc", 2)]
+        {
             assert_eq!(distance(a, b), slips, "{a} {b}");
         }
     }

@@ -4,8 +4,9 @@
 //! spell it the one way the URL standard does; the hint says how.
 
 use super::problem::Malformed;
+use super::sensitive::has_userinfo;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use url::{Host, Url};
 
@@ -27,6 +28,15 @@ pub struct Network {
 // === impl Origin ===
 
 impl Origin {
+    /// Plain `http` at an address: what a gateway without `public_url` is reached by.
+    pub fn at(address: SocketAddr) -> Self {
+        let text = match address.port() {
+            80 => format!("http://{}", host(address.ip())),
+            port => format!("http://{}:{port}", host(address.ip())),
+        };
+        Origin { text, scheme_len: "http".len(), is_loopback: address.ip().is_loopback() }
+    }
+
     /// As a text, without a slash at the end.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -63,7 +73,7 @@ impl FromStr for Origin {
         let Some(host) = url.host() else {
             return Err(no_origin(text));
         };
-        if !url.username().is_empty() || url.password().is_some() {
+        if has_userinfo(&url) {
             let message = "a URL with a user name or password in it";
             return Err(Malformed::new(message, "leave them out"));
         }
@@ -79,17 +89,20 @@ impl FromStr for Origin {
             let message = format!("`{text}` is not spelled as browsers do");
             return Err(Malformed::new(message, format!("write `{origin}`")));
         }
-        Ok(Origin {
-            scheme_len: url.scheme().len(),
-            is_loopback: is_loopback(&host),
-            text: origin,
-        })
+        Ok(Origin { scheme_len: url.scheme().len(), is_loopback: is_loopback(&host), text: origin })
     }
 }
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+fn host(address: IpAddr) -> Host<&'static str> {
+    match address {
+        IpAddr::V4(address) => Host::Ipv4(address),
+        IpAddr::V6(address) => Host::Ipv6(address),
     }
 }
 
@@ -173,9 +186,7 @@ impl FromStr for Network {
         let widest = if address.is_ipv4() { 32 } else { 128 };
         let prefix = match prefix {
             None => widest,
-            Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
-                digits.parse().map_err(|_| malformed())?
-            }
+            Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().map_err(|_| malformed())?,
             Some(_) => return Err(malformed()),
         };
         if prefix > widest {
@@ -201,12 +212,7 @@ mod tests {
         for (text, authority, is_https, is_loopback) in [
             ("https://mcp.example.com", "mcp.example.com", true, false),
             ("https://mcp.example.com/", "mcp.example.com", true, false),
-            (
-                "https://mcp.example.com:8443",
-                "mcp.example.com:8443",
-                true,
-                false,
-            ),
+            ("https://mcp.example.com:8443", "mcp.example.com:8443", true, false),
             ("http://127.0.0.1:8080", "127.0.0.1:8080", false, true),
             ("http://[::1]:8080", "[::1]:8080", false, true),
             ("http://localhost", "localhost", false, true),
@@ -214,12 +220,20 @@ mod tests {
         ] {
             let origin: Origin = text.parse().expect(text);
             assert_eq!(origin.authority(), authority);
-            assert_eq!(
-                (origin.is_https(), origin.is_loopback()),
-                (is_https, is_loopback),
-                "{text}"
-            );
+            assert_eq!((origin.is_https(), origin.is_loopback()), (is_https, is_loopback), "{text}");
             assert_eq!(origin.as_str(), text.trim_end_matches('/'));
+        }
+    }
+
+    #[test]
+    fn the_origin_of_an_address_is_spelled_like_any_other() {
+        for (address, text) in [
+            ("127.0.0.1:8080", "http://127.0.0.1:8080"),
+            ("127.0.0.1:80", "http://127.0.0.1"),
+            ("[::1]:8080", "http://[::1]:8080"),
+        ] {
+            let origin = Origin::at(address.parse().unwrap());
+            assert_eq!(Ok(origin), text.parse());
         }
     }
 
@@ -246,30 +260,12 @@ mod tests {
                 "https://a.example/gw",
                 "`https://a.example/gw` has more than scheme, host and port: write `https://a.example`: clients look for some paths at the root of the host, so a path prefix cannot work",
             ),
-            (
-                "https://me:pass@a.example",
-                "a URL with a user name or password in it: leave them out",
-            ),
-            (
-                "null",
-                "`null` is no web origin: write it as `https://mcp.example.com`",
-            ),
-            (
-                "*",
-                "`*` is no web origin: write it as `https://mcp.example.com`",
-            ),
-            (
-                "a.example",
-                "`a.example` is no web origin: write it as `https://mcp.example.com`",
-            ),
-            (
-                "data:x",
-                "`data:x` is no web origin: write it as `https://mcp.example.com`",
-            ),
-            (
-                "http://0x7f.1",
-                "`http://0x7f.1` is not spelled as browsers do: write `http://127.0.0.1`",
-            ),
+            ("https://me:pass@a.example", "a URL with a user name or password in it: leave them out"),
+            ("null", "`null` is no web origin: write it as `https://mcp.example.com`"),
+            ("*", "`*` is no web origin: write it as `https://mcp.example.com`"),
+            ("a.example", "`a.example` is no web origin: write it as `https://mcp.example.com`"),
+            ("data:x", "`data:x` is no web origin: write it as `https://mcp.example.com`"),
+            ("http://0x7f.1", "`http://0x7f.1` is not spelled as browsers do: write `http://127.0.0.1`"),
         ] {
             let Malformed { message, hint } = text.parse::<Origin>().expect_err(text);
             assert_eq!(format!("{message}: {hint}"), expected);
@@ -287,30 +283,16 @@ mod tests {
             ("::/0", "::1", "1.2.3.4"),
         ] {
             let block: Network = network.parse().expect(network);
-            assert!(
-                block.contains(inside.parse().unwrap()),
-                "{network} {inside}"
-            );
-            assert!(
-                !block.contains(outside.parse().unwrap()),
-                "{network} {outside}"
-            );
+            assert!(block.contains(inside.parse().unwrap()), "{network} {inside}");
+            assert!(!block.contains(outside.parse().unwrap()), "{network} {outside}");
         }
     }
 
     #[test]
     fn what_is_no_network_is_refused() {
-        for text in [
-            "",
-            "10.0.0.0/33",
-            "10.0.0.0/-1",
-            "10.0.0.0/+8",
-            "10.0.0.0/",
-            "10.0/8",
-            "host",
-            "::/129",
-            "10.0.0.0/8/8",
-        ] {
+        for text in
+            ["", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/+8", "10.0.0.0/", "10.0/8", "host", "::/129", "10.0.0.0/8/8"]
+        {
             text.parse::<Network>().expect_err(text);
         }
         let Malformed { message, hint } = "10.0.0.5/8".parse::<Network>().expect_err("host bits");

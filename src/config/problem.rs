@@ -107,37 +107,25 @@ impl Problem {
 
     /// A warning about the value at `path`.
     pub fn warning(path: impl Into<Path>, message: impl Into<String>) -> Self {
-        Problem {
-            severity: Severity::Warning,
-            ..Problem::new(path, message)
-        }
+        Problem { severity: Severity::Warning, ..Problem::new(path, message) }
     }
 
     /// With what to do about it.
     #[must_use]
     pub fn hint(self, hint: impl Into<String>) -> Self {
-        Problem {
-            hint: Some(hint.into()),
-            ..self
-        }
+        Problem { hint: Some(hint.into()), ..self }
     }
 
     /// With what to do about it, where there is something to say.
     #[must_use]
     pub fn maybe_hint(self, hint: Option<String>) -> Self {
-        Problem {
-            hint: hint.or(self.hint),
-            ..self
-        }
+        Problem { hint: hint.or(self.hint), ..self }
     }
 
     /// About the key rather than its value.
     #[must_use]
     pub fn at_key(self) -> Self {
-        Problem {
-            part: Part::Key,
-            ..self
-        }
+        Problem { part: Part::Key, ..self }
     }
 
     /// Whether it keeps the configuration from being used.
@@ -148,10 +136,7 @@ impl Problem {
 
 impl Malformed {
     pub(super) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Malformed {
-            message: message.into(),
-            hint: hint.into(),
-        }
+        Malformed { message: message.into(), hint: hint.into() }
     }
 
     /// The same as a problem of the value at `path`.
@@ -260,10 +245,7 @@ impl fmt::Display for Path {
 }
 
 fn is_plain(key: &str) -> bool {
-    !key.is_empty()
-        && key
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"_-/@*".contains(&b))
+    !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-/@*".contains(&b))
 }
 
 // === impl Problems ===
@@ -319,10 +301,7 @@ impl<'a> IntoIterator for &'a Problems {
 
 impl From<Problem> for Problems {
     fn from(problem: Problem) -> Self {
-        Problems {
-            listed: vec![problem],
-            n_unlisted: 0,
-        }
+        Problems { listed: vec![problem], n_unlisted: 0 }
     }
 }
 
@@ -351,29 +330,19 @@ mod tests {
     fn a_path_reads_as_it_is_written_in_the_docs() {
         let rule = Path::root().key("policy").key("rules").index(3);
 
-        assert_eq!(
-            rule.key("tools").index(0).to_string(),
-            "policy.rules[3].tools[0]"
-        );
+        assert_eq!(rule.key("tools").index(0).to_string(), "policy.rules[3].tools[0]");
         assert_eq!(
             rule.key("when").key("/command").key("matches").to_string(),
             "policy.rules[3].when./command.matches"
         );
-        assert_eq!(
-            rule.key("when").key("/a.b").to_string(),
-            r#"policy.rules[3].when."/a.b""#
-        );
+        assert_eq!(rule.key("when").key("/a.b").to_string(), r#"policy.rules[3].when."/a.b""#);
     }
 
     #[test]
     fn a_problem_without_a_place_names_its_path() {
         let path = Path::root().key("listen");
-        let problem =
-            Problem::new(path, "no such address `x`").hint("write it as `127.0.0.1:8080`");
+        let problem = Problem::new(path, "no such address `x`").hint("write it as `127.0.0.1:8080`");
 
-        assert_eq!(
-            problem.to_string(),
-            "error: no such address `x` (listen)\nhint: write it as `127.0.0.1:8080`"
-        );
+        assert_eq!(problem.to_string(), "error: no such address `x` (listen)\nhint: write it as `127.0.0.1:8080`");
     }
 }

@@ -2,9 +2,8 @@
 
 use super::schema;
 use super::{
-    Allow, Approvers, Audit, BehindProxy, Condition, Config, Deny, Hold, HttpUpstream, Identity,
-    Limits, Metrics, Policy, PolicyTest, Rule, Timeouts, Tls, UpstreamTimeouts, UpstreamTls, User,
-    Who,
+    Allow, Approvers, Audit, BehindProxy, Condition, Config, Deny, Hold, HttpUpstream, Identity, Limits, Metrics,
+    Policy, PolicyTest, Rule, Timeouts, Tls, UpstreamTimeouts, UpstreamTls, User, Who,
 };
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::Value;
@@ -40,15 +39,12 @@ Everything is in one YAML file, `gateway.yaml`.
 
 /// The contents of `docs/configuration.md`.
 pub fn reference() -> String {
-    let mut page = Page {
-        sections: Vec::new(),
-    };
+    let mut page = Page { sections: Vec::new() };
     page.section("", "Config");
     let mut text = format!("{INTRODUCTION}\nThe smallest file:\n\n```yaml\n{EXAMPLE}```\n");
     for Section { path, name } in &page.sections {
         text.push('\n');
-        page.write(&mut text, path, name)
-            .expect("a String takes every write");
+        page.write(&mut text, path, name).expect("a String takes every write");
     }
     text
 }
@@ -68,10 +64,7 @@ impl Page {
         if is_value(name) || self.sections.iter().any(|section| section.name == name) {
             return;
         }
-        self.sections.push(Section {
-            path: path.to_owned(),
-            name,
-        });
+        self.sections.push(Section { path: path.to_owned(), name });
         let part = part(name);
         for (key, property) in properties(name, part) {
             let inner = match path {
@@ -81,12 +74,7 @@ impl Page {
             self.part(&inner, property);
         }
         for form in forms(part) {
-            for (tag, value) in form
-                .get("properties")
-                .and_then(Value::as_object)
-                .into_iter()
-                .flatten()
-            {
+            for (tag, value) in form.get("properties").and_then(Value::as_object).into_iter().flatten() {
                 self.part(&format!("{path}.{tag}"), value);
             }
         }
@@ -110,11 +98,7 @@ impl Page {
             for (key, property) in properties(name, part) {
                 let default = default(key, property, part);
                 let kind = self.kind(property);
-                writeln!(
-                    to,
-                    "| `{key}` | {kind} | {default} | {} |",
-                    described(property)
-                )?;
+                writeln!(to, "| `{key}` | {kind} | {default} | {} |", described(property))?;
             }
             return Ok(());
         }
@@ -122,11 +106,7 @@ impl Page {
         for form in forms(part) {
             let (written, kind) = match form.get("const").and_then(Value::as_str) {
                 Some(word) => (word, "word".to_owned()),
-                None => match form
-                    .get("properties")
-                    .and_then(Value::as_object)
-                    .and_then(|all| all.iter().next())
-                {
+                None => match form.get("properties").and_then(Value::as_object).and_then(|all| all.iter().next()) {
                     Some((tag, value)) => (tag.as_str(), self.kind(value)),
                     None => ("", "text".to_owned()),
                 },
@@ -173,17 +153,13 @@ fn properties(name: &str, part: &'static Value) -> Vec<(&'static str, &'static V
     let Some(all) = part.get("properties").and_then(Value::as_object) else {
         return Vec::new();
     };
-    let ordered = fields(name)
-        .iter()
-        .filter_map(|key| Some((*key, all.get(*key)?)));
+    let ordered = fields(name).iter().filter_map(|key| Some((*key, all.get(*key)?)));
     ordered.collect()
 }
 
 /// The forms of an enum.
 fn forms(part: &'static Value) -> &'static [Value] {
-    part.get("oneOf")
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+    part.get("oneOf").and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 /// Types explained in the introduction.
@@ -218,9 +194,7 @@ fn default(key: &str, property: &Value, part: &Value) -> String {
 
 fn described(part: &Value) -> String {
     let text = part.get("description").and_then(Value::as_str);
-    text.unwrap_or_default()
-        .replace('\n', " ")
-        .replace('|', "\\|")
+    text.unwrap_or_default().replace('\n', " ").replace('|', "\\|")
 }
 
 fn heading(path: &str) -> String {
@@ -233,10 +207,7 @@ fn heading(path: &str) -> String {
 /// The anchor that Markdown renderers make of a heading.
 fn slug(path: &str) -> String {
     let heading = heading(path).to_lowercase().replace(' ', "-");
-    heading
-        .chars()
-        .filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_')
-        .collect()
+    heading.chars().filter(|c| c.is_alphanumeric() || *c == '-' || *c == '_').collect()
 }
 
 // === Order of keys ===
@@ -349,9 +320,7 @@ mod tests {
             let headings = text.lines().filter_map(|line| line.strip_prefix("## "));
             let is_there = headings
                 .map(|heading| heading.trim_matches('`'))
-                .any(|heading| {
-                    super::slug(if heading == "The file" { "" } else { heading }) == slug
-                });
+                .any(|heading| super::slug(if heading == "The file" { "" } else { heading }) == slug);
             assert!(is_there, "{slug}");
         }
     }

@@ -116,11 +116,7 @@ mod tests {
 
         walk(value(), "", &mut |members, path| {
             if members.contains_key("properties") && members.get("type") == Some(&"object".into()) {
-                assert_eq!(
-                    members.get("additionalProperties"),
-                    Some(&false.into()),
-                    "{path} is open"
-                );
+                assert_eq!(members.get("additionalProperties"), Some(&false.into()), "{path} is open");
                 n_closed += 1;
             }
         });

@@ -6,9 +6,7 @@
 //! and YAML 1.2 read differently (`no`, `0755`).
 
 use serde_json::Number;
-use serde_saphyr::granit_parser::{
-    ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput,
-};
+use serde_saphyr::granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, ScanError, Span, StrInput};
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -60,11 +58,8 @@ pub(super) fn parse(text: &str) -> Result<Node, Vec<Fault>> {
     options.disallow_directives = true;
     // An unknown alias is refused by us like a known one, instead of ending the parse.
     options.emit_unresolved_aliases = true;
-    let mut reader = Reader {
-        events: Parser::new_from_str_with_options(text, options),
-        faults: Vec::new(),
-        n_nodes: 0,
-    };
+    let mut reader =
+        Reader { events: Parser::new_from_str_with_options(text, options), faults: Vec::new(), n_nodes: 0 };
     let root = reader.document();
     match root {
         Ok(Some(root)) if reader.faults.is_empty() => Ok(root),
@@ -126,10 +121,7 @@ impl<'t> Reader<'t> {
             }
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
                 self.fault(at.clone(), "YAML aliases are not read", Some(ALIAS));
-                Ok(Node {
-                    span: at,
-                    value: Value::Null,
-                })
+                Ok(Node { span: at, value: Value::Null })
             }
             _ => {
                 self.fault(at, "not readable as YAML here", None);
@@ -143,10 +135,7 @@ impl<'t> Reader<'t> {
         loop {
             let (event, span) = self.next()?;
             if matches!(event, Event::SequenceEnd) {
-                return Ok(Node {
-                    span: start.start..range(span).end,
-                    value: Value::List(elements),
-                });
+                return Ok(Node { span: start.start..range(span).end, value: Value::List(elements) });
             }
             elements.push(self.node(event, span, depth.saturating_add(1))?);
         }
@@ -158,35 +147,19 @@ impl<'t> Reader<'t> {
         loop {
             let (event, span) = self.next()?;
             if matches!(event, Event::MappingEnd) {
-                return Ok(Node {
-                    span: start.start..range(span).end,
-                    value: Value::Map(entries),
-                });
+                return Ok(Node { span: start.start..range(span).end, value: Value::Map(entries) });
             }
             let (key, key_span) = self.key(event, span, depth)?;
             if !seen.insert(key.clone()) {
-                self.fault(
-                    key_span.clone(),
-                    format!("key `{key}` stands twice"),
-                    Some(TWICE),
-                );
+                self.fault(key_span.clone(), format!("key `{key}` stands twice"), Some(TWICE));
             }
             let (event, span) = self.next()?;
-            entries.push(Entry {
-                key,
-                key_span,
-                value: self.node(event, span, depth.saturating_add(1))?,
-            });
+            entries.push(Entry { key, key_span, value: self.node(event, span, depth.saturating_add(1))? });
         }
     }
 
     /// Keys are texts, also where they look like numbers (`42:`); only scalars can be keys.
-    fn key(
-        &mut self,
-        event: Event<'t>,
-        span: Span,
-        depth: usize,
-    ) -> Result<(String, Range<usize>), Stop> {
+    fn key(&mut self, event: Event<'t>, span: Span, depth: usize) -> Result<(String, Range<usize>), Stop> {
         let at = range(span);
         if let Event::Scalar(text, style, anchor, tag) = event {
             self.refuse_properties(anchor, tag.is_some(), &span);
@@ -202,11 +175,7 @@ impl<'t> Reader<'t> {
 
     fn plain(&mut self, text: &str, at: &Range<usize>) -> Value {
         if is_ambiguous(text) {
-            self.fault(
-                at.clone(),
-                format!("`{text}` is read differently by different versions of YAML"),
-                Some(QUOTE),
-            );
+            self.fault(at.clone(), format!("`{text}` is read differently by different versions of YAML"), Some(QUOTE));
         }
         match text {
             "" | "~" | "null" | "Null" | "NULL" => Value::Null,
@@ -266,25 +235,14 @@ impl<'t> Reader<'t> {
     fn syntax(&mut self, error: &ScanError) {
         let at = error.marker().byte_offset().unwrap_or(0);
         let hint = match error.kind() {
-            ErrorKind::MissingAnchorOrAliasName | ErrorKind::UnexpectedCharacter { .. } => {
-                Some(SPECIAL)
-            }
+            ErrorKind::MissingAnchorOrAliasName | ErrorKind::UnexpectedCharacter { .. } => Some(SPECIAL),
             _ => None,
         };
         self.fault(at..at, format!("not YAML: {}", error.info()), hint);
     }
 
-    fn fault(
-        &mut self,
-        span: Range<usize>,
-        message: impl Into<String>,
-        hint: Option<&'static str>,
-    ) {
-        self.faults.push(Fault {
-            span,
-            message: message.into(),
-            hint,
-        });
+    fn fault(&mut self, span: Range<usize>, message: impl Into<String>, hint: Option<&'static str>) {
+        self.faults.push(Fault { span, message: message.into(), hint });
     }
 }
 
@@ -303,10 +261,7 @@ impl Node {
             Value::Number(number) => serde_json::Value::Number(number.clone()),
             Value::String(text) => serde_json::Value::String(text.clone()),
             Value::List(elements) => elements.iter().map(Node::to_json).collect(),
-            Value::Map(entries) => entries
-                .iter()
-                .map(|entry| (entry.key.clone(), entry.value.to_json()))
-                .collect(),
+            Value::Map(entries) => entries.iter().map(|entry| (entry.key.clone(), entry.value.to_json())).collect(),
         }
     }
 
@@ -331,12 +286,10 @@ fn is_ambiguous(text: &str) -> bool {
     let digits = word.trim_start_matches(['+', '-']);
     let mut bytes = digits.bytes();
     match (bytes.next(), bytes.next()) {
-        (Some(b'0'), Some(b'0'..=b'9' | b'_' | b'x' | b'o' | b'b')) => digits
-            .bytes()
-            .all(|b| b.is_ascii_hexdigit() || b"_xo".contains(&b)),
-        (Some(b'0'..=b'9'), Some(_)) => {
-            digits.contains('_') && digits.bytes().all(|b| b.is_ascii_digit() || b == b'_')
+        (Some(b'0'), Some(b'0'..=b'9' | b'_' | b'x' | b'o' | b'b')) => {
+            digits.bytes().all(|b| b.is_ascii_hexdigit() || b"_xo".contains(&b))
         }
+        (Some(b'0'..=b'9'), Some(_)) => digits.contains('_') && digits.bytes().all(|b| b.is_ascii_digit() || b == b'_'),
         _ => matches!(digits, ".inf" | ".nan"),
     }
 }
@@ -354,10 +307,7 @@ fn is_number(text: &str) -> bool {
         let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
         !digits.is_empty() && is_digits(digits)
     };
-    is_digits(whole)
-        && is_digits(part)
-        && !(whole.is_empty() && part.is_empty())
-        && exponent.is_none_or(is_exponent)
+    is_digits(whole) && is_digits(part) && !(whole.is_empty() && part.is_empty()) && exponent.is_none_or(is_exponent)
 }
 
 fn number(text: &str) -> Option<Number> {
@@ -369,11 +319,7 @@ fn number(text: &str) -> Option<Number> {
         return Some(number.into());
     }
     // A whole number that fits neither would silently lose digits as a float.
-    if text.contains(['.', 'e', 'E']) {
-        Number::from_f64(text.parse().ok()?)
-    } else {
-        None
-    }
+    if text.contains(['.', 'e', 'E']) { Number::from_f64(text.parse().ok()?) } else { None }
 }
 
 const EMPTY: &str = "the smallest file names one upstream and one rule; see docs/configuration.md";
@@ -383,8 +329,7 @@ const ALIAS: &str = "put a pattern that begins with `*` in quotes";
 const SPECIAL: &str = "put a text that begins with a special character in quotes";
 const TAG: &str = "remove it, or put a text that begins with `!` in quotes";
 const TWICE: &str = "keep one of the two";
-const QUOTE: &str =
-    "put it in quotes if it is a text; else write `true`, `false` or a plain decimal number";
+const QUOTE: &str = "put it in quotes if it is a text; else write `true`, `false` or a plain decimal number";
 
 #[cfg(test)]
 mod tests {
@@ -413,16 +358,9 @@ mod tests {
 
     #[test]
     fn words_that_versions_of_yaml_disagree_on_are_refused() {
-        for word in [
-            "yes", "No", "ON", "off", "0755", "0x1f", "0o17", "1_000", "-012", ".inf", "-.nan",
-        ] {
+        for word in ["yes", "No", "ON", "off", "0755", "0x1f", "0o17", "1_000", "-012", ".inf", "-.nan"] {
             let text = format!("a: {word}");
-            assert_eq!(
-                faults(&text),
-                [format!(
-                    "`{word}` is read differently by different versions of YAML"
-                )],
-            );
+            assert_eq!(faults(&text), [format!("`{word}` is read differently by different versions of YAML")],);
             assert_eq!(faults(&format!("a: '{word}'")), [""; 0]);
         }
         for word in ["0", "0.5", "10", "0a", "00ff-ff", "node", "0b-c"] {
@@ -432,10 +370,7 @@ mod tests {
 
     #[test]
     fn a_whole_number_beyond_64_bits_is_refused() {
-        assert_eq!(
-            faults("a: 18446744073709551616"),
-            ["`18446744073709551616` is too large to be kept exactly"]
-        );
+        assert_eq!(faults("a: 18446744073709551616"), ["`18446744073709551616` is too large to be kept exactly"]);
     }
 
     #[test]

@@ -24,19 +24,9 @@ pub struct ByteSize {
 }
 
 /// Units with their worth, smallest first.
-const PERIODS: [(&str, u64); 5] = [
-    ("ms", 1),
-    ("s", 1000),
-    ("m", 60 * 1000),
-    ("h", 60 * 60 * 1000),
-    ("d", 24 * 60 * 60 * 1000),
-];
-const SIZES: [(&str, u64); 4] = [
-    ("B", 1),
-    ("KiB", 1024),
-    ("MiB", 1024 * 1024),
-    ("GiB", 1024 * 1024 * 1024),
-];
+const PERIODS: [(&str, u64); 5] =
+    [("ms", 1), ("s", 1000), ("m", 60 * 1000), ("h", 60 * 60 * 1000), ("d", 24 * 60 * 60 * 1000)];
+const SIZES: [(&str, u64); 4] = [("B", 1), ("KiB", 1024), ("MiB", 1024 * 1024), ("GiB", 1024 * 1024 * 1024)];
 
 /// A century: long enough for everyone, and far from where clocks overflow.
 const PERIOD_MAX: u64 = 36_500 * 24 * 60 * 60 * 1000;
@@ -53,9 +43,7 @@ impl Period {
 
     /// That many seconds.
     pub const fn seconds(n: u64) -> Self {
-        Period {
-            millis: n.saturating_mul(1000),
-        }
+        Period { millis: n.saturating_mul(1000) }
     }
 
     /// As the standard library has it.
@@ -73,11 +61,7 @@ impl FromStr for Period {
     type Err = Malformed;
 
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        let wanted = Wanted {
-            what: "a length of time",
-            example: "30s",
-            units: "`ms`, `s`, `m`, `h`, `d`",
-        };
+        let wanted = Wanted { what: "a length of time", example: "30s", units: "`ms`, `s`, `m`, `h`, `d`" };
         read(text, &PERIODS, PERIOD_MAX, &wanted).map(|millis| Period { millis })
     }
 }
@@ -98,16 +82,12 @@ impl ByteSize {
 
     /// That many times 1,024 bytes.
     pub const fn kibibytes(n: usize) -> Self {
-        ByteSize {
-            bytes: n.saturating_mul(1024),
-        }
+        ByteSize { bytes: n.saturating_mul(1024) }
     }
 
     /// That many times 1,048,576 bytes.
     pub const fn mebibytes(n: usize) -> Self {
-        ByteSize {
-            bytes: n.saturating_mul(1024 * 1024),
-        }
+        ByteSize { bytes: n.saturating_mul(1024 * 1024) }
     }
 
     /// In bytes.
@@ -120,11 +100,7 @@ impl FromStr for ByteSize {
     type Err = Malformed;
 
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        let wanted = Wanted {
-            what: "a size",
-            example: "4MiB",
-            units: "`B`, `KiB`, `MiB`, `GiB`",
-        };
+        let wanted = Wanted { what: "a size", example: "4MiB", units: "`B`, `KiB`, `MiB`, `GiB`" };
         let bytes = read(text, &SIZES, SIZE_MAX, &wanted)?;
         let bytes = usize::try_from(bytes).map_err(|_| wanted.too_large(text))?;
         Ok(ByteSize { bytes })
@@ -161,9 +137,7 @@ impl Wanted {
 }
 
 fn read(text: &str, units: &[(&str, u64)], max: u64, wanted: &Wanted) -> Result<u64, Malformed> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at_checked(end).unwrap_or_default();
     if digits.is_empty() {
         return Err(wanted.error(format!("`{text}` is not {}", wanted.what)));
@@ -176,9 +150,7 @@ fn read(text: &str, units: &[(&str, u64)], max: u64, wanted: &Wanted) -> Result<
     };
     // The digits are only digits, so the one way to fail is to be too many.
     let n = digits.parse::<u64>().ok();
-    n.and_then(|n| n.checked_mul(*worth))
-        .filter(|n| *n <= max)
-        .ok_or_else(|| wanted.too_large(text))
+    n.and_then(|n| n.checked_mul(*worth)).filter(|n| *n <= max).ok_or_else(|| wanted.too_large(text))
 }
 
 /// In the largest unit that needs no fraction.
@@ -191,17 +163,13 @@ fn write(f: &mut fmt::Formatter<'_>, n: u64, units: &[(&str, u64)]) -> fmt::Resu
 
 impl<'de> Deserialize<'de> for Period {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?
-            .parse()
-            .map_err(de::Error::custom)
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
 
 impl<'de> Deserialize<'de> for ByteSize {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?
-            .parse()
-            .map_err(de::Error::custom)
+        String::deserialize(from)?.parse().map_err(de::Error::custom)
     }
 }
 
@@ -251,14 +219,9 @@ mod tests {
 
     #[test]
     fn a_period_is_a_whole_number_and_a_unit() {
-        for (text, millis) in [
-            ("500ms", 500),
-            ("30s", 30_000),
-            ("10m", 600_000),
-            ("2h", 7_200_000),
-            ("7d", 604_800_000),
-            ("0ms", 0),
-        ] {
+        for (text, millis) in
+            [("500ms", 500), ("30s", 30_000), ("10m", 600_000), ("2h", 7_200_000), ("7d", 604_800_000), ("0ms", 0)]
+        {
             assert_eq!(text.parse(), Ok(Period::millis(millis)), "{text}");
             assert_eq!(Period::millis(millis).to_string(), text);
         }
@@ -268,13 +231,7 @@ mod tests {
 
     #[test]
     fn a_size_is_a_whole_number_and_a_unit() {
-        for (text, bytes) in [
-            ("512B", 512),
-            ("64KiB", 65_536),
-            ("4MiB", 4_194_304),
-            ("1GiB", 1 << 30),
-            ("0B", 0),
-        ] {
+        for (text, bytes) in [("512B", 512), ("64KiB", 65_536), ("4MiB", 4_194_304), ("1GiB", 1 << 30), ("0B", 0)] {
             assert_eq!(text.parse(), Ok(ByteSize::of(bytes)), "{text}");
             assert_eq!(ByteSize::of(bytes).to_string(), text);
         }
@@ -294,10 +251,7 @@ mod tests {
             ("1h30m", "`1h30m` is not a length of time"),
             ("٣s", "`٣s` is not a length of time"),
             ("36501d", "`36501d` is too large for a length of time"),
-            (
-                "99999999999999999999ms",
-                "`99999999999999999999ms` is too large for a length of time",
-            ),
+            ("99999999999999999999ms", "`99999999999999999999ms` is too large for a length of time"),
         ] {
             let error = text.parse::<Period>().expect_err(text);
             assert_eq!(error.message, message);
@@ -306,15 +260,7 @@ mod tests {
                 "write a whole number with its unit, like `30s`; the units are `ms`, `s`, `m`, `h`, `d`"
             );
         }
-        for text in [
-            "4MB",
-            "4",
-            "4 MiB",
-            "4mib",
-            "4TiB",
-            "1025GiB",
-            "99999999999999999999B",
-        ] {
+        for text in ["4MB", "4", "4 MiB", "4mib", "4TiB", "1025GiB", "99999999999999999999B"] {
             let error = text.parse::<ByteSize>().expect_err(text);
             assert_eq!(
                 error.hint,

@@ -109,16 +109,13 @@ impl ValueError {
 /// Reads a file that holds a secret: a key, a token. It must not be open to others than its owner.
 pub fn read_secret(path: &Path) -> Result<Secret<String>, ValueError> {
     let place = || format!("`{}`", path.display());
-    let contents = file::read(path, SECRET_BYTES_MAX).map_err(|cause| ValueError::Unreadable {
-        path: path.to_owned(),
-        cause,
-    })?;
+    let contents =
+        file::read(path, SECRET_BYTES_MAX).map_err(|cause| ValueError::Unreadable { path: path.to_owned(), cause })?;
     if file::is_open_to_others(&contents.metadata) {
         let path = path.to_owned();
         return Err(ValueError::Exposed { path });
     }
-    let text =
-        String::from_utf8(contents.bytes).map_err(|_| ValueError::NotText { place: place() })?;
+    let text = String::from_utf8(contents.bytes).map_err(|_| ValueError::NotText { place: place() })?;
     let text = text.strip_suffix('\n').unwrap_or(&text);
     let text = text.strip_suffix('\r').unwrap_or(text);
     if text.is_empty() {
@@ -132,9 +129,7 @@ fn from_env(name: &str) -> Result<Secret<String>, ValueError> {
     match env::var(name) {
         Ok(text) if text.is_empty() => Err(ValueError::Empty { place: place() }),
         Ok(text) => Ok(Secret::new(text)),
-        Err(VarError::NotPresent) => Err(ValueError::Unset {
-            name: name.to_owned(),
-        }),
+        Err(VarError::NotPresent) => Err(ValueError::Unset { name: name.to_owned() }),
         Err(VarError::NotUnicode(_)) => Err(ValueError::NotText { place: place() }),
     }
 }
@@ -195,9 +190,7 @@ impl JsonSchema for Text {
 }
 
 /// Tells a written `null` from a key that is not there.
-pub(super) fn present<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<serde_json::Value>, D::Error> {
+pub(super) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<serde_json::Value>, D::Error> {
     serde_json::Value::deserialize(from).map(Some)
 }
 
@@ -220,21 +213,14 @@ mod tests {
     #[track_caller]
     fn error(place: &SecretRef, base: &Path) -> String {
         let error = place.resolve(base).expect_err("an error");
-        error
-            .to_string()
-            .replace(&base.display().to_string(), "BASE")
+        error.to_string().replace(&base.display().to_string(), "BASE")
     }
 
     #[test]
     fn one_newline_at_the_end_of_a_file_is_not_part_of_the_secret() {
         let base = tempfile::tempdir().unwrap();
 
-        for (contents, secret) in [
-            ("a b", "a b"),
-            ("a\n", "a"),
-            ("a\r\n", "a"),
-            ("a\n\n", "a\n"),
-        ] {
+        for (contents, secret) in [("a b", "a b"), ("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n")] {
             let place = file(base.path(), contents.as_bytes(), 0o600);
             assert_eq!(place.resolve(base.path()).unwrap().expose(), secret);
         }
@@ -249,16 +235,8 @@ mod tests {
             (&b""[..], 0o600, "`BASE/secret` is empty"),
             (b"\n", 0o600, "`BASE/secret` is empty"),
             (b"\xff", 0o600, "`BASE/secret` is not UTF-8 text"),
-            (
-                b"a",
-                0o640,
-                "`BASE/secret` can be opened by others than its owner",
-            ),
-            (
-                b"a",
-                0o604,
-                "`BASE/secret` can be opened by others than its owner",
-            ),
+            (b"a", 0o640, "`BASE/secret` can be opened by others than its owner"),
+            (b"a", 0o604, "`BASE/secret` can be opened by others than its owner"),
             (&large, 0o600, "`BASE/secret` is larger than 65536 bytes"),
         ] {
             let place = file(base.path(), contents, mode);
@@ -271,15 +249,9 @@ mod tests {
         let base = Path::new("BASE");
 
         for (path, expected) in [
-            (
-                "nowhere",
-                "`BASE/nowhere` cannot be read: No such file or directory (os error 2)",
-            ),
+            ("nowhere", "`BASE/nowhere` cannot be read: No such file or directory (os error 2)"),
             ("/", "`/` is a directory, not a file"),
-            (
-                "/dev/zero",
-                "`/dev/zero` is a pipe, socket or device, not a file",
-            ),
+            ("/dev/zero", "`/dev/zero` is a pipe, socket or device, not a file"),
         ] {
             assert_eq!(error(&SecretRef::File(path.into()), base), expected);
         }
@@ -288,9 +260,7 @@ mod tests {
     #[test]
     fn an_unset_variable_is_an_error_that_says_what_to_do() {
         let name = "PORTCULLIS_TEST_UNSET";
-        let error = SecretRef::Env(name.into())
-            .resolve(Path::new("."))
-            .expect_err("unset");
+        let error = SecretRef::Env(name.into()).resolve(Path::new(".")).expect_err("unset");
 
         assert_eq!(
             error.at(problem::Path::root().key("token")).to_string(),
@@ -304,9 +274,6 @@ mod tests {
         // Cargo sets this for every test.
         let place = SecretRef::Env("CARGO_PKG_NAME".into());
 
-        assert_eq!(
-            place.resolve(Path::new(".")).unwrap().expose(),
-            "portcullis"
-        );
+        assert_eq!(place.resolve(Path::new(".")).unwrap().expose(), "portcullis");
     }
 }

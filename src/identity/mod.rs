@@ -1,41 +1,26 @@
-//! Who asks: the principal that a verified token stands for.
+//! Who asks: the people of this gateway, their passwords, the keys that sign, the access tokens and what they stand for.
+//!
+//! An access token is a signed statement and the name of a grant; both must hold. The signature is checked once and
+//! remembered, the grant's revocation reaches every process within a second, and groups are never in the token:
+//! they are read from the people in force at each request.
 
-use std::fmt;
-use std::sync::Arc;
+mod error;
+mod keys;
+mod password;
+mod principal;
+mod token;
+mod users;
+mod verifier;
 
-/// Who asks, as a verified token says and the configuration completes it.
-#[derive(Clone, Debug)]
-pub struct Principal {
-    /// Who vouches for them: our own issuer URL, or that of an external one.
-    pub issuer: Arc<str>,
-    /// The user, or the client acting for itself.
-    pub subject: Subject,
-    /// The OAuth client the token was given to.
-    pub client: Arc<str>,
-    /// What the token was granted.
-    pub scopes: Arc<[String]>,
-    /// The groups they are in now, read from the configuration and not from the token.
-    pub groups: Arc<[String]>,
-    /// The grant behind the token, by which it can be revoked.
-    pub grant: Arc<str>,
-    /// Of this gateway, not of an external issuer.
-    pub is_local: bool,
-}
+pub use error::Error;
+pub use keys::{Error as KeysError, Keys};
+pub use password::{Error as PasswordError, LONGEST_PASSWORD, PasswordHash, UnfitHash, verify_person};
+pub use principal::{Principal, Subject};
+pub use token::{Claims, LONGEST_TOKEN, grant_named_in, is_scope, issue};
+pub use users::{ADMINS, Error as UsersError, Person, Users, UsersFile};
+pub use verifier::{FEED_LIMIT, Verified, Verifier};
 
-/// Users and clients have names of their own, so that a client cannot call itself what a user is called.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Subject {
-    /// A person.
-    User(Arc<str>),
-    /// A client acting for itself.
-    Client(Arc<str>),
-}
+pub(crate) use crate::store::{is_client_id, is_user_name};
 
-impl fmt::Display for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Subject::User(name) => write!(f, "user:{name}"),
-            Subject::Client(id) => write!(f, "client:{id}"),
-        }
-    }
-}
+#[cfg(test)]
+pub(crate) use users::tests;

@@ -7,10 +7,7 @@ use super::{Fault, Kind, Limits, Message, Node, Outcome, Params, Span, parse};
 use serde_json::Value;
 
 /// Small, so that a fuzzer gets to the far side of them.
-const LIMITS: Limits = Limits {
-    depth: 16,
-    nodes: 500,
-};
+const LIMITS: Limits = Limits { depth: 16, nodes: 500 };
 
 /// Reads `data` and checks what came of it.
 ///
@@ -37,10 +34,7 @@ pub(super) fn is_too_large(error: &serde_json::Error) -> bool {
 }
 
 fn assert_same(message: &Message, text: &[u8], value: &Value) {
-    let whole = Span {
-        start: 0,
-        end: text.len(),
-    };
+    let whole = Span { start: 0, end: text.len() };
     let (nodes, depth) = assert_agrees(Node::of(text, whole), value);
     assert!(nodes <= LIMITS.nodes && depth <= LIMITS.depth);
 
@@ -70,10 +64,7 @@ fn assert_same(message: &Message, text: &[u8], value: &Value) {
 
 fn assert_same_params(params: &Params, text: &[u8], value: &Value) {
     assert_agrees(Node::of(text, params.span), value);
-    assert_eq!(
-        value.as_object().map(serde_json::Map::len),
-        Some(params.members.len())
-    );
+    assert_eq!(value.as_object().map(serde_json::Map::len), Some(params.members.len()));
     for it in &params.members {
         assert_agrees(Node::of(text, it.value), member(value, &it.key));
     }
@@ -92,25 +83,18 @@ pub(super) fn assert_agrees(node: Node<'_>, value: &Value) -> (usize, usize) {
     let inner: Vec<(usize, usize)> = match (node.kind(), value) {
         (Kind::Array, Value::Array(values)) => {
             assert_eq!(node.elements().count(), values.len());
-            node.elements()
-                .zip(values)
-                .map(|(node, value)| assert_agrees(node, value))
-                .collect()
+            node.elements().zip(values).map(|(node, value)| assert_agrees(node, value)).collect()
         }
         (Kind::Object, Value::Object(values)) => {
             assert_eq!(node.members().count(), values.len());
-            node.members()
-                .map(|(name, node)| assert_agrees(node, member(value, &name)))
-                .collect()
+            node.members().map(|(name, node)| assert_agrees(node, member(value, &name))).collect()
         }
         _ => {
             assert_scalar_agrees(node, value);
             return (1, 0);
         }
     };
-    let nodes = inner
-        .iter()
-        .fold(1, |sum: usize, it| sum.saturating_add(it.0));
+    let nodes = inner.iter().fold(1, |sum: usize, it| sum.saturating_add(it.0));
     let depth = inner.iter().map(|it| it.1).max().unwrap_or(0);
     (nodes, depth.saturating_add(1))
 }
@@ -129,8 +113,6 @@ fn assert_scalar_agrees(node: Node<'_>, value: &Value) {
     assert_eq!(node.is_null(), value.is_null());
     assert_eq!(node.as_bool(), value.as_bool());
     assert_eq!(node.as_str().as_deref(), value.as_str());
-    let number = node
-        .as_number()
-        .map(|text| serde_json::from_str(text).expect("a number is JSON"));
+    let number = node.as_number().map(|text| serde_json::from_str(text).expect("a number is JSON"));
     assert_eq!(number.as_ref(), Some(value).filter(|it| it.is_number()));
 }

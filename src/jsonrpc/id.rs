@@ -34,9 +34,7 @@ impl Id {
             Kind::Number => is_integer(json) && json.len() <= Self::LONGEST,
             Kind::Null | Kind::Bool | Kind::Array | Kind::Object => false,
         };
-        is_good.then(|| Id {
-            json: json.to_owned(),
-        })
+        is_good.then(|| Id { json: json.to_owned() })
     }
 
     /// As it was written: a string with its quotes and escapes, or an integer.
@@ -45,9 +43,7 @@ impl Id {
     }
 
     fn meaning(&self) -> Meaning<'_> {
-        Node::of_text(&self.json)
-            .as_str()
-            .map_or(Meaning::Integer(&self.json), Meaning::Text)
+        Node::of_text(&self.json).as_str().map_or(Meaning::Integer(&self.json), Meaning::Text)
     }
 }
 
@@ -61,9 +57,7 @@ fn is_integer(json: &str) -> bool {
 
 impl From<u64> for Id {
     fn from(n: u64) -> Self {
-        Id {
-            json: n.to_string(),
-        }
+        Id { json: n.to_string() }
     }
 }
 
@@ -104,17 +98,8 @@ mod tests {
 
     #[test]
     fn ids_are_compared_by_type_and_meaning() {
-        let equal = [
-            ("1", "1"),
-            (r#""a""#, r#""\u0061""#),
-            (r#""\n""#, r#""\u000A""#),
-        ];
-        let different = [
-            ("1", r#""1""#),
-            ("1", "-1"),
-            (r#""a""#, r#""A""#),
-            ("9007199254740992", "9007199254740993"),
-        ];
+        let equal = [("1", "1"), (r#""a""#, r#""\u0061""#), (r#""\n""#, r#""\u000A""#)];
+        let different = [("1", r#""1""#), ("1", "-1"), (r#""a""#, r#""A""#), ("9007199254740992", "9007199254740993")];
         for (a, b) in equal {
             assert_eq!(id(a), id(b));
             assert!(HashSet::from([id(a)]).contains(&id(b)));
@@ -127,9 +112,7 @@ mod tests {
 
     #[test]
     fn an_id_is_told_from_what_only_looks_like_one() {
-        for json in [
-            "-0", "-", "00", "1.0", "1e3", "null", "true", "[]", "{}", "", "x", "1x", "--1",
-        ] {
+        for json in ["-0", "-", "00", "1.0", "1e3", "null", "true", "[]", "{}", "", "x", "1x", "--1"] {
             assert!(Id::of(Node::of_text(json)).is_none(), "{json}");
         }
     }

@@ -6,9 +6,7 @@
 use super::error::{Error, Fault, shown};
 use super::quoted::Quoted;
 use super::scan::Scanner;
-use super::{
-    Id, Kind, Limits, Member, Message, Node, Notification, Outcome, Params, Request, Response, Span,
-};
+use super::{Id, Kind, Limits, Member, Message, Node, Notification, Outcome, Params, Request, Response, Span};
 
 /// The members found so far.
 #[derive(Default)]
@@ -77,11 +75,7 @@ impl Envelope {
                 Ok(())
             }
             "error" => self.read_error(scanner),
-            unknown => Err(Fault::invalid(format!(
-                "unknown member at byte {}: `{}`",
-                name.at,
-                shown(unknown)
-            ))),
+            unknown => Err(Fault::invalid(format!("unknown member at byte {}: `{}`", name.at, shown(unknown)))),
         }
     }
 
@@ -98,9 +92,7 @@ impl Envelope {
         let (span, node) = read_node(scanner)?;
         let id = match node.kind() {
             Kind::Null => Some(IdMember::Null),
-            Kind::Bool | Kind::Number | Kind::String | Kind::Array | Kind::Object => {
-                Id::of(node).map(IdMember::Given)
-            }
+            Kind::Bool | Kind::Number | Kind::String | Kind::Array | Kind::Object => Id::of(node).map(IdMember::Given),
         };
         if id.is_none() {
             let rule = "`id` must be a string or an integer of at most 256 bytes";
@@ -203,20 +195,10 @@ impl Envelope {
             return Err(Error::new(Fault::invalid(what), self.given_id()));
         }
         let id = self.given_id();
-        let outcome = self
-            .result
-            .map(Outcome::Result)
-            .or(self.error.map(Outcome::Error));
+        let outcome = self.result.map(Outcome::Result).or(self.error.map(Outcome::Error));
         Ok(match (self.method, id, outcome) {
-            (Some(method), Some(id), _) => Message::Request(Request {
-                id,
-                method,
-                params: self.params,
-            }),
-            (Some(method), None, _) => Message::Notification(Notification {
-                method,
-                params: self.params,
-            }),
+            (Some(method), Some(id), _) => Message::Request(Request { id, method, params: self.params }),
+            (Some(method), None, _) => Message::Notification(Notification { method, params: self.params }),
             (None, id, Some(outcome)) => Message::Response(Response { id, outcome }),
             (None, id, None) => {
                 let what = "neither `method` nor `result` nor `error`";

@@ -140,10 +140,7 @@ impl Span {
 impl Params {
     /// Where the value of `key` stands.
     pub fn get(&self, key: &str) -> Option<Span> {
-        self.members
-            .iter()
-            .find(|member| member.key == key)
-            .map(|member| member.value)
+        self.members.iter().find(|member| member.key == key).map(|member| member.value)
     }
 }
 

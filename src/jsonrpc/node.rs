@@ -55,9 +55,7 @@ impl<'a> Node<'a> {
     }
 
     pub(super) fn of_text(text: &'a str) -> Node<'a> {
-        Node {
-            text: text.trim_matches(is_space),
-        }
+        Node { text: text.trim_matches(is_space) }
     }
 
     /// Told by the first character, since the text was accepted.
@@ -79,23 +77,17 @@ impl<'a> Node<'a> {
 
     /// Name and value of each member; none if this is not an object.
     pub fn members(self) -> Members<'a> {
-        Members {
-            rest: inside(self.text, '{'),
-        }
+        Members { rest: inside(self.text, '{') }
     }
 
     /// Each element; none if this is not an array.
     pub fn elements(self) -> Elements<'a> {
-        Elements {
-            rest: inside(self.text, '['),
-        }
+        Elements { rest: inside(self.text, '[') }
     }
 
     /// The member of this name.
     pub fn get(self, key: &str) -> Option<Node<'a>> {
-        self.members()
-            .find(|(name, _)| name == key)
-            .map(|(_, value)| value)
+        self.members().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
     /// The value that a JSON Pointer (RFC 6901) leads to: `""` is this one, `/a/0` the first element of its member `a`.
@@ -103,10 +95,7 @@ impl<'a> Node<'a> {
         if pointer.is_empty() {
             return Some(self);
         }
-        pointer
-            .strip_prefix('/')?
-            .split('/')
-            .try_fold(self, Node::step)
+        pointer.strip_prefix('/')?.split('/').try_fold(self, Node::step)
     }
 
     /// One token of a pointer.
@@ -204,9 +193,7 @@ fn split_value(text: &str) -> Option<(&str, &str)> {
     let len = match text.as_bytes().first()? {
         b'"' => string_len(text.as_bytes()),
         b'{' | b'[' => container_len(text.as_bytes()),
-        _ => text
-            .find(|c| matches!(c, ',' | ':' | ']' | '}') || is_space(c))
-            .unwrap_or(text.len()),
+        _ => text.find(|c| matches!(c, ',' | ':' | ']' | '}') || is_space(c)).unwrap_or(text.len()),
     };
     if len == 0 {
         return None;

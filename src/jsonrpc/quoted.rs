@@ -22,11 +22,7 @@ pub(super) struct Unescaped<'a>(Chars<'a>);
 
 /// What stands between two quotes, escapes resolved; copied only if there are any.
 pub(super) fn unescape(raw: &str) -> Cow<'_, str> {
-    if raw.contains('\\') {
-        Cow::Owned(Unescaped(raw.chars()).collect())
-    } else {
-        Cow::Borrowed(raw)
-    }
+    if raw.contains('\\') { Cow::Owned(Unescaped(raw.chars()).collect()) } else { Cow::Borrowed(raw) }
 }
 
 /// How many bytes from the start of `text` may stand in a string as they are: no quote, no backslash, no control
@@ -72,11 +68,7 @@ impl<'a> Quoted<'a> {
     }
 
     pub(super) fn is_same(self, other: Self) -> bool {
-        if self.has_escapes || other.has_escapes {
-            self.chars().eq(other.chars())
-        } else {
-            self.raw == other.raw
-        }
+        if self.has_escapes || other.has_escapes { self.chars().eq(other.chars()) } else { self.raw == other.raw }
     }
 
     fn chars(self) -> Unescaped<'a> {
@@ -157,18 +149,9 @@ mod tests {
 
     #[test]
     fn broken_escapes_are_read_as_something() {
-        for raw in [
-            r"\",
-            r"\u",
-            r"\u12",
-            r"\uzzzz",
-            r"\ud800",
-            r"\ud800\",
-            r"\ud800\u",
-            r"\ud800\u0061",
-            r"\udc00",
-            "\\u00é",
-        ] {
+        for raw in
+            [r"\", r"\u", r"\u12", r"\uzzzz", r"\ud800", r"\ud800\", r"\ud800\u", r"\ud800\u0061", r"\udc00", "\\u00é"]
+        {
             assert!(unescape(raw).contains('\u{fffd}'), "{raw}");
         }
     }

@@ -49,19 +49,11 @@ const COMPARED_IN_PAIRS: usize = 16;
 impl<'a> Scanner<'a> {
     /// Starts at the first byte of `text`, which has to be UTF-8 without a byte order mark (RFC 8259 §8.1).
     pub(super) fn new(text: &'a [u8], limits: Limits) -> Result<Self, Fault> {
-        let text = std::str::from_utf8(text)
-            .map_err(|error| Fault::syntax(error.valid_up_to(), "not UTF-8"))?;
+        let text = std::str::from_utf8(text).map_err(|error| Fault::syntax(error.valid_up_to(), "not UTF-8"))?;
         if text.starts_with('\u{feff}') {
             return Err(Fault::syntax(0, "byte order mark"));
         }
-        Ok(Scanner {
-            text,
-            at: 0,
-            limits,
-            nodes: 0,
-            open: Vec::with_capacity(16),
-            names: Vec::with_capacity(32),
-        })
+        Ok(Scanner { text, at: 0, limits, nodes: 0, open: Vec::with_capacity(16), names: Vec::with_capacity(32) })
     }
 
     /// Passes over one value. Space before it must have been passed.
@@ -242,9 +234,7 @@ impl<'a> Scanner<'a> {
             Some(Container::Array) | None => self.names.len(),
         };
         let siblings = self.names.get(first..).unwrap_or_default();
-        if siblings.len() < COMPARED_IN_PAIRS
-            && siblings.iter().any(|sibling| sibling.is_same(name))
-        {
+        if siblings.len() < COMPARED_IN_PAIRS && siblings.iter().any(|sibling| sibling.is_same(name)) {
             return Err(duplicate(name));
         }
         self.names.push(name);
@@ -267,10 +257,7 @@ impl<'a> Scanner<'a> {
 }
 
 fn duplicate(name: Quoted<'_>) -> Fault {
-    Fault::Duplicate {
-        at: name.at,
-        name: shown(&name.decoded()),
-    }
+    Fault::Duplicate { at: name.at, name: shown(&name.decoded()) }
 }
 
 // === impl Scanner: scalars ===
@@ -353,11 +340,7 @@ impl<'a> Scanner<'a> {
         }
         let raw = self.text.get(start..self.at).unwrap_or_default();
         self.bump();
-        Ok(Quoted {
-            raw,
-            at,
-            has_escapes,
-        })
+        Ok(Quoted { raw, at, has_escapes })
     }
 
     fn escape(&mut self) -> Result<(), Fault> {
@@ -450,10 +433,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn unexpected(&self, expected: &str) -> Fault {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let what = match rest.chars().next() {
-            Some(found) => format!(
-                "expected {expected}, found `{}`",
-                shown(found.encode_utf8(&mut [0; 4]))
-            ),
+            Some(found) => format!("expected {expected}, found `{}`", shown(found.encode_utf8(&mut [0; 4]))),
             None => format!("expected {expected}, found the end"),
         };
         Fault::syntax(self.at, what)

@@ -6,10 +6,7 @@ mod laws;
 mod limits;
 mod minefield;
 
-const LIMITS: Limits = Limits {
-    depth: 64,
-    nodes: 10_000,
-};
+const LIMITS: Limits = Limits { depth: 64, nodes: 10_000 };
 
 #[track_caller]
 fn accepted(text: &str) -> Message {
@@ -50,10 +47,7 @@ fn a_request_is_taken_apart() {
     let names: Vec<&str> = params.members.iter().map(|it| it.key.as_str()).collect();
     assert_eq!(names, ["name", "arguments"]);
     let arguments = params.get("arguments").expect("arguments");
-    assert_eq!(
-        arguments.cut(text.as_bytes()),
-        br#"{"x":[1,{"y":"\u00e9"}]}"#
-    );
+    assert_eq!(arguments.cut(text.as_bytes()), br#"{"x":[1,{"y":"\u00e9"}]}"#);
     assert_eq!(params.get("_meta"), None);
 }
 
@@ -71,26 +65,15 @@ fn a_call_without_an_id_is_a_notification() {
 
     assert_eq!(
         message,
-        Message::Notification(Notification {
-            method: "notifications/initialized".into(),
-            params: None
-        })
+        Message::Notification(Notification { method: "notifications/initialized".into(), params: None })
     );
 }
 
 #[test]
 fn an_answer_points_at_its_result_or_error() {
     for (text, id, outcome) in [
-        (
-            r#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#,
-            "1",
-            r#"{"a":1}"#,
-        ),
-        (
-            r#"{"jsonrpc":"2.0","result":null,"id":"x"}"#,
-            "\"x\"",
-            "null",
-        ),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#, "1", r#"{"a":1}"#),
+        (r#"{"jsonrpc":"2.0","result":null,"id":"x"}"#, "\"x\"", "null"),
         (
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}"#,
             "",
@@ -121,53 +104,20 @@ fn names_and_values_of_the_envelope_are_read_unescaped() {
 #[test]
 fn a_refusal_says_what_and_where() {
     for (text, said) in [
-        (
-            "",
-            "not valid JSON at byte 0: expected a message, found the end",
-        ),
-        (
-            "hello",
-            "not valid JSON at byte 0: expected a value, found `h`",
-        ),
-        (
-            r#"{"id":1,}"#,
-            "not valid JSON at byte 8: expected a name in quotes, found `}`",
-        ),
-        (
-            r#"{"id":01}"#,
-            "not valid JSON at byte 7: expected `,` or `}`, found `1`",
-        ),
-        (
-            "{\"id\":\"\u{1}\"}",
-            "not valid JSON at byte 7: expected control characters as escapes, found `\\u{1}`",
-        ),
-        (
-            r#"{"id":"\ud800"}"#,
-            "not valid JSON at byte 7: half a surrogate pair",
-        ),
+        ("", "not valid JSON at byte 0: expected a message, found the end"),
+        ("hello", "not valid JSON at byte 0: expected a value, found `h`"),
+        (r#"{"id":1,}"#, "not valid JSON at byte 8: expected a name in quotes, found `}`"),
+        (r#"{"id":01}"#, "not valid JSON at byte 7: expected `,` or `}`, found `1`"),
+        ("{\"id\":\"\u{1}\"}", "not valid JSON at byte 7: expected control characters as escapes, found `\\u{1}`"),
+        (r#"{"id":"\ud800"}"#, "not valid JSON at byte 7: half a surrogate pair"),
         ("\u{feff}{}", "not valid JSON at byte 0: byte order mark"),
         ("[]", "batches are not accepted: send one message at a time"),
-        (
-            "null",
-            "not a JSON-RPC 2.0 message: null instead of an object",
-        ),
+        ("null", "not a JSON-RPC 2.0 message: null instead of an object"),
         ("{}", "not a JSON-RPC 2.0 message: `jsonrpc` is missing"),
-        (
-            r#"{"jsonrpc":2.0}"#,
-            "not a JSON-RPC 2.0 message: `jsonrpc` must be \"2.0\"; at byte 11 found `2.0`",
-        ),
-        (
-            r#"{"Method":"m"}"#,
-            "not a JSON-RPC 2.0 message: unknown member at byte 1: `Method`",
-        ),
-        (
-            r#"{"params":[1]}"#,
-            "not a JSON-RPC 2.0 message: `params` must be an object; at byte 10 found an array",
-        ),
-        (
-            r#"{"params":{"a":1,"\u0061":2}}"#,
-            "name given twice in one object, at byte 17: `a`",
-        ),
+        (r#"{"jsonrpc":2.0}"#, "not a JSON-RPC 2.0 message: `jsonrpc` must be \"2.0\"; at byte 11 found `2.0`"),
+        (r#"{"Method":"m"}"#, "not a JSON-RPC 2.0 message: unknown member at byte 1: `Method`"),
+        (r#"{"params":[1]}"#, "not a JSON-RPC 2.0 message: `params` must be an object; at byte 10 found an array"),
+        (r#"{"params":{"a":1,"\u0061":2}}"#, "name given twice in one object, at byte 17: `a`"),
         (
             r#"{"params":{"$serde_json::private::Number":"1"}}"#,
             "reserved name at byte 11: `$serde_json::private::Number`",
@@ -181,10 +131,7 @@ fn a_refusal_says_what_and_where() {
 fn a_refusal_shows_little_and_escaped() {
     let long = "\u{202e}\u{1b}[31m`".repeat(100);
 
-    let error = refused(format!(
-        r#"{{"jsonrpc":"2.0","{}":1}}"#,
-        long.replace('\u{1b}', "")
-    ));
+    let error = refused(format!(r#"{{"jsonrpc":"2.0","{}":1}}"#, long.replace('\u{1b}', "")));
     let shown = error.to_string();
 
     assert_eq!(
@@ -196,10 +143,7 @@ fn a_refusal_shows_little_and_escaped() {
 #[test]
 fn a_refusal_carries_the_id_that_was_read_before_the_fault() {
     for (text, id) in [
-        (
-            r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[]}"#,
-            Some("7"),
-        ),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[]}"#, Some("7")),
         (r#"{"id":"x","method":3}"#, Some("\"x\"")),
         (r#"{"id":7,"method":"m"}"#, Some("7")),
         (r#"{"id":7,"method":"m","params":{"a":1,"a":2}}"#, Some("7")),

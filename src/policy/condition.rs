@@ -132,11 +132,7 @@ fn one_of(literals: &[Literal], node: Node<'_>) -> Option<bool> {
     if literals.iter().any(|literal| literal.equals(node)) {
         return Some(true);
     }
-    let mut kinds = literals
-        .iter()
-        .map(Literal::kind)
-        .filter(|kind| *kind != Kind::Null)
-        .peekable();
+    let mut kinds = literals.iter().map(Literal::kind).filter(|kind| *kind != Kind::Null).peekable();
     let is_of_a_kind = kinds.peek().is_none() || kinds.any(|kind| kind == node.kind());
     is_of_a_kind.then_some(false)
 }
@@ -164,10 +160,7 @@ impl Pointer {
             None => return Err("does not begin with `/`"),
             Some(path) => path.split('/').map(unescape).collect::<Result<_, _>>()?,
         };
-        Ok(Pointer {
-            text: text.into(),
-            tokens,
-        })
+        Ok(Pointer { text: text.into(), tokens })
     }
 
     fn follow<'a>(&self, arguments: Option<Node<'a>>) -> Place<'a> {
@@ -227,9 +220,7 @@ mod tests {
     /// `takes` says for the allow and for the deny whether the rule matches.
     #[track_caller]
     fn check(condition: &str, arguments: &str, takes: (bool, bool)) {
-        let allow = format!(
-            "rules: [{{ name: a, tools: ['u/t'], when: {{ /x: {condition} }}, allow: {{}} }}]"
-        );
+        let allow = format!("rules: [{{ name: a, tools: ['u/t'], when: {{ /x: {condition} }}, allow: {{}} }}]");
         let deny = format!(
             "rules: [{{ name: d, tools: ['u/t'], when: {{ /x: {condition} }}, deny: {{}} }}, \
              {{ name: a, tools: ['u/t'], allow: {{}} }}]"
@@ -238,18 +229,10 @@ mod tests {
 
         if !condition.contains("or_absent") {
             let decision = decide(&policy(&allow), &alice, "u/t", arguments);
-            assert_eq!(
-                word(&decision) == "allowed",
-                takes.0,
-                "allow {condition} on {arguments}"
-            );
+            assert_eq!(word(&decision) == "allowed", takes.0, "allow {condition} on {arguments}");
         }
         let decision = decide(&policy(&deny), &alice, "u/t", arguments);
-        assert_eq!(
-            word(&decision) == "arguments",
-            takes.1,
-            "deny {condition} on {arguments}"
-        );
+        assert_eq!(word(&decision) == "arguments", takes.1, "deny {condition} on {arguments}");
     }
 
     const BOTH: (bool, bool) = (true, true);
@@ -268,10 +251,7 @@ mod tests {
             ("{ equals: true }", "true"),
             ("{ equals: null }", "null"),
             ("{ equals: [1, 'a', [true]] }", r#"[ 1.0, "a" , [true] ]"#),
-            (
-                "{ equals: { a: 1, b: { c: null } } }",
-                r#"{"b":{"c":null},"\u0061":1e0}"#,
-            ),
+            ("{ equals: { a: 1, b: { c: null } } }", r#"{"b":{"c":null},"\u0061":1e0}"#),
             ("{ equals: [] }", "[ ]"),
             ("{ equals: {} }", "{ }"),
             ("{ in: ['a', 'b', 3] }", "3"),
@@ -349,11 +329,7 @@ mod tests {
         check("{ matches: 'rm' }", r#"{"x":"rm"}"#, BOTH);
         check("{ matches: 'rm' }", r#"{"x":"rm -rf"}"#, NEITHER);
         check("{ matches: 'a|b' }", r#"{"x":"ab"}"#, NEITHER);
-        check(
-            "{ matches: '(?x) a b # two letters' }",
-            r#"{"x":"ab"}"#,
-            BOTH,
-        );
+        check("{ matches: '(?x) a b # two letters' }", r#"{"x":"ab"}"#, BOTH);
         check("{ matches: '(?m)^a$' }", r#"{"x":"a\nb"}"#, NEITHER);
         check("{ not_matches: 'a.*' }", r#"{"x":"b"}"#, BOTH);
         check("{ not_matches: 'a.*' }", r#"{"x":"ab"}"#, NEITHER);
@@ -369,16 +345,8 @@ mod tests {
     fn limits_are_inclusive_and_exact() {
         check("{ min: 1, max: 100 }", r#"{"x":100.0}"#, BOTH);
         check("{ min: 1, max: 100 }", r#"{"x":1e0}"#, BOTH);
-        check(
-            "{ min: 1, max: 100 }",
-            r#"{"x":100.0000000000000001}"#,
-            NEITHER,
-        );
-        check(
-            "{ min: 1, max: 100 }",
-            r#"{"x":0.9999999999999999999}"#,
-            NEITHER,
-        );
+        check("{ min: 1, max: 100 }", r#"{"x":100.0000000000000001}"#, NEITHER);
+        check("{ min: 1, max: 100 }", r#"{"x":0.9999999999999999999}"#, NEITHER);
         check("{ max: 100 }", r#"{"x":1e999999999}"#, NEITHER);
         check("{ min: 0 }", r#"{"x":-0.0}"#, BOTH);
     }
@@ -394,9 +362,8 @@ mod tests {
     /// The same as `check`, with the pointer of interest.
     #[track_caller]
     fn check_at(pointer: &str, arguments: &str, takes: (bool, bool)) {
-        let allow = format!(
-            "rules: [{{ name: a, tools: ['u/t'], when: {{ '{pointer}': {{ equals: 1 }} }}, allow: {{}} }}]"
-        );
+        let allow =
+            format!("rules: [{{ name: a, tools: ['u/t'], when: {{ '{pointer}': {{ equals: 1 }} }}, allow: {{}} }}]");
         let deny = format!(
             "rules: [{{ name: d, tools: ['u/t'], when: {{ '{pointer}': {{ equals: 1 }} }}, deny: {{}} }}, \
              {{ name: a, tools: ['u/t'], allow: {{}} }}]"
@@ -404,11 +371,7 @@ mod tests {
         let alice = user("alice", &[]);
         let allow = decide(&policy(&allow), &alice, "u/t", arguments);
         let deny = decide(&policy(&deny), &alice, "u/t", arguments);
-        assert_eq!(
-            (word(&allow) == "allowed", word(&deny) == "arguments"),
-            takes,
-            "{pointer} on {arguments}"
-        );
+        assert_eq!((word(&allow) == "allowed", word(&deny) == "arguments"), takes, "{pointer} on {arguments}");
     }
 
     #[test]

@@ -115,11 +115,7 @@ impl Allowed {
 
 impl Denied {
     pub(super) fn new(rule: Option<Arc<str>>, why: Why) -> Denied {
-        Denied {
-            rule,
-            why,
-            _only_here: OnlyHere,
-        }
+        Denied { rule, why, _only_here: OnlyHere }
     }
 }
 
@@ -127,11 +123,7 @@ impl Denied {
 
 impl Held {
     pub(super) fn new(rules: Vec<Arc<str>>, hold: Hold) -> Held {
-        Held {
-            rules,
-            hold,
-            _only_here: OnlyHere,
-        }
+        Held { rules, hold, _only_here: OnlyHere }
     }
 }
 
@@ -143,9 +135,10 @@ impl Hold {
         self.approvers.extend(other.approvers.iter().cloned());
         self.by_requester &= other.by_requester;
         for signal in &other.signals {
-            let is_known = self.signals.iter().any(|known| {
-                known.name == signal.name && known.pattern.as_str() == signal.pattern.as_str()
-            });
+            let is_known = self
+                .signals
+                .iter()
+                .any(|known| known.name == signal.name && known.pattern.as_str() == signal.pattern.as_str());
             if !is_known {
                 self.signals.push(signal.clone());
             }

@@ -50,22 +50,12 @@ fn line(rule: &Rule, request: &Request<'_>) -> Line {
         }
         Fit::Not(Mismatch::Object) => {
             let (kind, name) = (request.object.kind(), request.object.name());
-            Some(format!(
-                "no pattern of it names the {kind} `{}/{name}`",
-                request.upstream
-            ))
+            Some(format!("no pattern of it names the {kind} `{}/{name}`", request.upstream))
         }
         Fit::Not(Mismatch::Who(miss)) => Some(stranger(miss).to_owned()),
-        Fit::Not(Mismatch::Argument(condition, finding)) => {
-            Some(argument(&condition.pointer.text, finding))
-        }
+        Fit::Not(Mismatch::Argument(condition, finding)) => Some(argument(&condition.pointer.text, finding)),
     };
-    Line {
-        rule: rule.name.clone(),
-        effect: rule.effect.word(),
-        is_match: matches!(fit, Fit::Matches),
-        note,
-    }
+    Line { rule: rule.name.clone(), effect: rule.effect.word(), is_match: matches!(fit, Fit::Matches), note }
 }
 
 /// What a deny or hold took in doubt.
@@ -127,11 +117,7 @@ impl fmt::Display for Explanation {
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.is_match {
-            "matches"
-        } else {
-            "does not match"
-        };
+        let verdict = if self.is_match { "matches" } else { "does not match" };
         write!(f, "{} `{}` {verdict}", self.effect, self.rule)?;
         match &self.note {
             Some(note) => write!(f, ": {note}"),
@@ -145,32 +131,19 @@ impl fmt::Display for Decision {
         match self {
             Decision::Allowed(allowed) => {
                 write!(f, "allowed by {}", quoted(allowed.rules()))?;
-                f.write_str(if allowed.reads() {
-                    ", as a call that changes nothing"
-                } else {
-                    ""
-                })
+                f.write_str(if allowed.reads() { ", as a call that changes nothing" } else { "" })
             }
             Decision::Held(held) => held.fmt(f),
             Decision::Denied(denied) => match (&denied.why, &denied.rule) {
                 (Why::Scope { wanted }, _) => {
-                    write!(
-                        f,
-                        "denied for want of a scope; the token should carry {}",
-                        quoted(wanted)
-                    )
+                    write!(f, "denied for want of a scope; the token should carry {}", quoted(wanted))
                 }
                 (Why::Arguments { reason }, Some(rule)) => {
                     write!(f, "denied by `{rule}`: {reason}")
                 }
                 (Why::Arguments { reason }, None) => write!(f, "denied: {reason}"),
-                (Why::Unlisted, Some(rule)) => write!(
-                    f,
-                    "denied by `{rule}` whatever the arguments, and not listed"
-                ),
-                (Why::Unlisted, None) => {
-                    f.write_str("denied, and not listed: no rule could let it through")
-                }
+                (Why::Unlisted, Some(rule)) => write!(f, "denied by `{rule}` whatever the arguments, and not listed"),
+                (Why::Unlisted, None) => f.write_str("denied, and not listed: no rule could let it through"),
             },
         }
     }
@@ -183,11 +156,7 @@ impl fmt::Display for Held {
             f.write_str(if at > 0 { ", and by " } else { "" })?;
             approvers.fmt(f)?;
         }
-        let requester = if self.hold.by_requester {
-            "may"
-        } else {
-            "may not"
-        };
+        let requester = if self.hold.by_requester { "may" } else { "may not" };
         write!(f, " (the requester {requester} be among them)")
     }
 }

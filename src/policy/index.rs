@@ -38,10 +38,7 @@ impl Index {
             Object::Resource(_) => &self.resources,
             Object::Prompt(_) => &self.prompts,
         };
-        by_upstream
-            .named
-            .get(upstream)
-            .unwrap_or(&by_upstream.elsewhere)
+        by_upstream.named.get(upstream).unwrap_or(&by_upstream.elsewhere)
     }
 }
 
@@ -50,11 +47,7 @@ impl ByUpstream {
         let with = |wanted: &dyn Fn(&Glob) -> bool| -> Vec<Arc<Rule>> {
             rules
                 .iter()
-                .filter(|rule| {
-                    patterns(rule)
-                        .iter()
-                        .any(|pattern| wanted(&pattern.upstream))
-                })
+                .filter(|rule| patterns(rule).iter().any(|pattern| wanted(&pattern.upstream)))
                 .cloned()
                 .collect()
         };
@@ -69,10 +62,7 @@ impl ByUpstream {
             .collect();
         ByUpstream {
             elsewhere: with(&|glob| matches!(glob, Glob::Wild { .. })),
-            named: names
-                .into_iter()
-                .map(|name| (name.clone(), with(&|glob| glob.matches(name))))
-                .collect(),
+            named: names.into_iter().map(|name| (name.clone(), with(&|glob| glob.matches(name)))).collect(),
         }
     }
 }

@@ -19,10 +19,7 @@ pub fn lint(config: &config::Policy, users: &[(String, Vec<String>)]) -> Vec<Pro
     let path = Path::root().key("policy").key("rules");
     let mut problems = Vec::new();
     if !config.rules.is_empty() && config.rules.iter().all(|rule| rule.deny.is_some()) {
-        problems.push(Problem::warning(
-            &path,
-            "all rules deny, so nothing is ever allowed",
-        ));
+        problems.push(Problem::warning(&path, "all rules deny, so nothing is ever allowed"));
     }
     for (at, rule) in config.rules.iter().enumerate() {
         let here = path.index(at);
@@ -48,41 +45,27 @@ fn never_decides(rule: &Rule, rules: &[Rule], path: &Path) -> Option<Problem> {
     }
     let denies = covering(rule, rules, |other| other.deny.is_some());
     if let Some(names) = denies {
-        let message = format!(
-            "rule `{}` can never match: {names} denies all that it names",
-            rule.name
-        );
-        return Some(Problem::new(path, message).hint("Remove it, or narrow the deny."));
+        let message = format!("rule `{}` can never match: {names} denies all that it names", rule.name);
+        return Some(Problem::new(path, message).hint("remove it, or narrow the deny"));
     }
-    let holds = covering(rule, rules, |other| {
-        rule.allow.is_some() && other.hold.is_some()
-    });
+    let holds = covering(rule, rules, |other| rule.allow.is_some() && other.hold.is_some());
     holds.map(|names| {
-        let message = format!(
-            "rule `{}` allows nothing: {names} holds all that it names",
-            rule.name
-        );
-        Problem::warning(path, message).hint(
-            "Hold beats allow, in whatever order they stand: narrow the hold, or remove this rule.",
-        )
+        let message = format!("rule `{}` allows nothing: {names} holds all that it names", rule.name);
+        Problem::warning(path, message)
+            .hint("hold beats allow, in whatever order they stand: narrow the hold, or remove this rule")
     })
 }
 
 /// The unconditional rules among `rules` that together take every object of `rule`, if they do.
 fn covering(rule: &Rule, rules: &[Rule], is_stronger: impl Fn(&Rule) -> bool) -> Option<String> {
-    let is_cover = |other: &&Rule| {
-        is_stronger(other)
-            && other.when.is_empty()
-            && includes(other.who.as_ref(), rule.who.as_ref())
-    };
+    let is_cover =
+        |other: &&Rule| is_stronger(other) && other.when.is_empty() && includes(other.who.as_ref(), rule.who.as_ref());
     let kinds: [fn(&Rule) -> &[String]; 3] = [|r| &r.tools, |r| &r.resources, |r| &r.prompts];
     let mut names = BTreeSet::new();
     for kind in kinds {
         for narrow in kind(rule) {
-            let cover = rules
-                .iter()
-                .filter(is_cover)
-                .find(|other| kind(other).iter().any(|wide| is_within(narrow, wide)))?;
+            let cover =
+                rules.iter().filter(is_cover).find(|other| kind(other).iter().any(|wide| is_within(narrow, wide)))?;
             names.insert(format!("`{}`", cover.name));
         }
     }
@@ -126,45 +109,29 @@ fn cannot_be_approved(rule: &Rule, hold: &Hold, users: &[User], path: &Path) -> 
     let approvers: BTreeSet<&str> = users
         .iter()
         .filter(|(name, groups)| {
-            hold.approvers.users.contains(name)
-                || groups
-                    .iter()
-                    .any(|group| hold.approvers.groups.contains(group))
+            hold.approvers.users.contains(name) || groups.iter().any(|group| hold.approvers.groups.contains(group))
         })
         .map(|(name, _)| name.as_str())
         .collect();
     let Some(first) = approvers.first() else {
         return Some(
-            Problem::new(
-                path,
-                format!(
-                    "nobody known here could approve what rule `{}` holds",
-                    rule.name
-                ),
-            )
-            .hint("Name a user that exists, or a group that one is in."),
+            Problem::new(path, format!("nobody known here could approve what rule `{}` holds", rule.name))
+                .hint("name a user that exists, or a group that one is in"),
         );
     };
-    let requesters: BTreeSet<&str> = users
-        .iter()
-        .filter(|user| may_ask(rule.who.as_ref(), user))
-        .map(|(name, _)| name.as_str())
-        .collect();
+    let requesters: BTreeSet<&str> =
+        users.iter().filter(|user| may_ask(rule.who.as_ref(), user)).map(|(name, _)| name.as_str()).collect();
     if hold.by_requester || approvers.len() > 1 || !requesters.contains(first) {
         return None;
     }
-    let hint = "Name another approver, or write `self: true`: then they may approve their own calls with the password entered afresh.";
+    let hint = "name another approver, or write `self: true`: then they may approve their own calls with the password entered afresh";
     Some(if requesters.len() == 1 {
-        let message = format!(
-            "only `{first}` could approve what rule `{}` holds, and only `{first}` can ask for it",
-            rule.name
-        );
+        let message =
+            format!("only `{first}` could approve what rule `{}` holds, and only `{first}` can ask for it", rule.name);
         Problem::new(path, message).hint(hint)
     } else {
-        let message = format!(
-            "nobody could approve what rule `{}` holds of `{first}`, who is its only approver",
-            rule.name
-        );
+        let message =
+            format!("nobody could approve what rule `{}` holds of `{first}`, who is its only approver", rule.name);
         Problem::warning(path, message).hint(hint)
     })
 }
@@ -172,22 +139,14 @@ fn cannot_be_approved(rule: &Rule, hold: &Hold, users: &[User], path: &Path) -> 
 fn may_ask(who: Option<&Who>, (name, groups): &User) -> bool {
     who.is_none_or(|who| {
         who.users.as_ref().is_none_or(|users| users.contains(name))
-            && who
-                .groups
-                .as_ref()
-                .is_none_or(|wanted| groups.iter().any(|group| wanted.contains(group)))
+            && who.groups.as_ref().is_none_or(|wanted| groups.iter().any(|group| wanted.contains(group)))
     })
 }
 
 // === What looks forgotten ===
 
 /// A deny that an agent escapes by leaving the argument out, where the upstream has a default of its own.
-fn forgets_absence(
-    rule: &Rule,
-    condition: &Condition,
-    pointer: &str,
-    path: &Path,
-) -> Option<Problem> {
+fn forgets_absence(rule: &Rule, condition: &Condition, pointer: &str, path: &Path) -> Option<Problem> {
     let effect = match (&rule.deny, &rule.hold) {
         (Some(_), _) => "deny",
         (_, Some(_)) => "hold",
@@ -196,12 +155,9 @@ fn forgets_absence(
     if condition.or_absent || condition.present.is_some() {
         return None;
     }
-    let message = format!(
-        "{effect} `{}` does not match a call without `{pointer}`",
-        rule.name
-    );
+    let message = format!("{effect} `{}` does not match a call without `{pointer}`", rule.name);
     Some(Problem::warning(path, message).hint(
-        "Write `or_absent: true`, unless leaving the argument out is harmless whatever the upstream then assumes.",
+        "write `or_absent: true`, unless leaving the argument out is harmless whatever the upstream then assumes",
     ))
 }
 
@@ -212,15 +168,11 @@ fn reads_shell(condition: &Condition, pointer: &str, path: &Path) -> Option<Prob
         _ => return None,
     };
     let pointer = Pointer::parse(pointer).ok()?;
-    let is_shell = pointer.tokens.iter().any(|token| {
-        SHELL_NAMES
-            .iter()
-            .any(|name| token.eq_ignore_ascii_case(name))
-    });
+    let is_shell = pointer.tokens.iter().any(|token| SHELL_NAMES.iter().any(|name| token.eq_ignore_ascii_case(name)));
     is_shell.then(|| {
         let message = format!("a regular expression on `{}` is a signal for people, not a boundary", pointer.text);
         Problem::warning(path.key(key), message)
-            .hint("A shell can write any command in other characters. The boundary is what the upstream is confined to.")
+            .hint("a shell can write any command in other characters; the boundary is what the upstream is confined to")
     })
 }
 
@@ -233,18 +185,11 @@ mod tests {
     #[track_caller]
     fn check(rules: &str, expected: &str) {
         let groups = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let users = [
-            ("alice".to_owned(), groups(&["admins", "ops"])),
-            ("bob".to_owned(), groups(&["ops"])),
-        ];
+        let users = [("alice".to_owned(), groups(&["admins", "ops"])), ("bob".to_owned(), groups(&["ops"]))];
         let found: Vec<String> = lint(&written(&format!("rules: [{rules}]")), &users)
             .iter()
             .map(|problem| {
-                let kind = if problem.is_error() {
-                    "error"
-                } else {
-                    "warning"
-                };
+                let kind = if problem.is_error() { "error" } else { "warning" };
                 format!("{kind} {}: {}", problem.path, problem.message)
             })
             .collect();
@@ -266,13 +211,7 @@ mod tests {
             &hold("who: { groups: [admins] },", "{ groups: [admins] }"),
             "error policy.rules[0].hold.approvers: only `alice` could approve what rule `h` holds, and only `alice` can ask for it",
         );
-        check(
-            &hold(
-                "who: { groups: [admins] },",
-                "{ groups: [admins] }, self: true",
-            ),
-            "",
-        );
+        check(&hold("who: { groups: [admins] },", "{ groups: [admins] }, self: true"), "");
         check(
             &hold("", "{ groups: [admins] }"),
             "warning policy.rules[0].hold.approvers: nobody could approve what rule `h` holds of `alice`, who is its only approver",
@@ -330,9 +269,7 @@ mod tests {
     fn a_deny_that_forgets_absence_is_pointed_out() {
         let allow = "{ name: a, tools: ['u/*'], allow: {} }";
         check(
-            &format!(
-                "{allow}, {{ name: d, tools: ['u/t'], when: {{ /env: {{ equals: prod }} }}, deny: {{}} }}"
-            ),
+            &format!("{allow}, {{ name: d, tools: ['u/t'], when: {{ /env: {{ equals: prod }} }}, deny: {{}} }}"),
             "warning policy.rules[1].when./env: deny `d` does not match a call without `/env`",
         );
         check(
@@ -349,9 +286,6 @@ mod tests {
             "{ name: a, tools: ['u/t'], when: { /Command: { matches: 'ls.*' } }, allow: {} }",
             "warning policy.rules[0].when./Command.matches: a regular expression on `/Command` is a signal for people, not a boundary",
         );
-        check(
-            "{ name: a, tools: ['u/t'], when: { /path: { matches: '/srv/.*' } }, allow: {} }",
-            "",
-        );
+        check("{ name: a, tools: ['u/t'], when: { /path: { matches: '/srv/.*' } }, allow: {} }", "");
     }
 }

@@ -26,12 +26,9 @@ impl Literal {
             Value::Bool(truth) => Literal::Bool(*truth),
             Value::Number(number) => Literal::Number(exact(number)?),
             Value::String(text) => Literal::String(text.as_str().into()),
-            Value::Array(elements) => Literal::Array(
-                elements
-                    .iter()
-                    .map(Literal::from_value)
-                    .collect::<Result<_, _>>()?,
-            ),
+            Value::Array(elements) => {
+                Literal::Array(elements.iter().map(Literal::from_value).collect::<Result<_, _>>()?)
+            }
             Value::Object(members) => Literal::Object(
                 members
                     .iter()
@@ -57,16 +54,14 @@ impl Literal {
         match self {
             Literal::Null => node.kind() == Kind::Null,
             Literal::Bool(truth) => node.as_bool() == Some(*truth),
-            Literal::Number(text) => node
-                .as_number()
-                .is_some_and(|given| number::compare(given, text) == Some(Ordering::Equal)),
+            Literal::Number(text) => {
+                node.as_number().is_some_and(|given| number::compare(given, text) == Some(Ordering::Equal))
+            }
             Literal::String(text) => node.as_str().is_some_and(|given| *given == **text),
             Literal::Array(expected) => {
                 let mut given = node.elements();
                 node.kind() == Kind::Array
-                    && expected
-                        .iter()
-                        .all(|literal| given.next().is_some_and(|element| literal.equals(element)))
+                    && expected.iter().all(|literal| given.next().is_some_and(|element| literal.equals(element)))
                     && given.next().is_none()
             }
             Literal::Object(expected) => {
@@ -75,9 +70,7 @@ impl Literal {
                 node.kind() == Kind::Object
                     && node.members().all(|(key, member)| {
                         n_members = n_members.saturating_add(1);
-                        expected
-                            .get(&*key)
-                            .is_some_and(|literal| literal.equals(member))
+                        expected.get(&*key).is_some_and(|literal| literal.equals(member))
                     })
                     && n_members == expected.len()
             }
@@ -95,8 +88,6 @@ pub(super) fn exact(number: &serde_json::Number) -> Result<Box<str>, &'static st
     let is_integer = number.is_i64() || number.is_u64();
     match super::number::significant_digits(&text) {
         Some(n) if is_integer || n <= DIGITS_MAX => Ok(text.into()),
-        _ => Err(
-            "is a number that cannot be kept exactly: at most 15 digits, or an integer of 64 bits",
-        ),
+        _ => Err("is a number that cannot be kept exactly: at most 15 digits, or an integer of 64 bits"),
     }
 }

@@ -11,14 +11,10 @@
 
 #![cfg_attr(
     not(test),
-    deny(
-        clippy::unwrap_used,
-        clippy::panic,
-        clippy::indexing_slicing,
-        clippy::arithmetic_side_effects
-    )
+    deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
+mod admit;
 mod compile;
 mod condition;
 mod decision;
@@ -117,9 +113,8 @@ impl Policy {
     /// sure to refuse, so a tool that is not listed is one that is never forwarded.
     pub fn is_listed(&self, principal: &Principal, upstream: &str, object: Object<'_>) -> bool {
         let is_hidden = |granted: &[Box<str>]| {
-            self.candidates(upstream, object).any(|rule| {
-                rule.is_deny() && rule.reach(principal, upstream, object, granted) == Reach::Always
-            })
+            self.candidates(upstream, object)
+                .any(|rule| rule.is_deny() && rule.reach(principal, upstream, object, granted) == Reach::Always)
         };
         !is_hidden(&[])
             && self.candidates(upstream, object).any(|rule| {
@@ -132,10 +127,7 @@ impl Policy {
 
     /// The rules that speak of this upstream, in the order of the file; some may speak of other names there.
     fn candidates(&self, upstream: &str, object: Object<'_>) -> impl Iterator<Item = &Rule> {
-        self.index
-            .candidates(upstream, object)
-            .iter()
-            .map(AsRef::as_ref)
+        self.index.candidates(upstream, object).iter().map(AsRef::as_ref)
     }
 
     /// A deny matched.
@@ -145,9 +137,7 @@ impl Policy {
             _ => None,
         });
         let why = if self.lists(request) {
-            Why::Arguments {
-                reason: given.unwrap_or_else(|| DENIED.to_owned()),
-            }
+            Why::Arguments { reason: given.unwrap_or_else(|| DENIED.to_owned()) }
         } else {
             Why::Unlisted
         };
@@ -164,12 +154,7 @@ impl Policy {
             wanted.dedup();
             Denied::new(Some(rule.name.clone()), Why::Scope { wanted })
         } else if self.lists(request) {
-            Denied::new(
-                None,
-                Why::Arguments {
-                    reason: NOT_ALLOWED.to_owned(),
-                },
-            )
+            Denied::new(None, Why::Arguments { reason: NOT_ALLOWED.to_owned() })
         } else {
             Denied::new(None, Why::Unlisted)
         };
@@ -179,11 +164,7 @@ impl Policy {
     /// The fewest scopes that would open the call, the alphabetically first of as few, and the rule that wants them.
     ///
     /// Scopes that would also bring a deny into play open nothing and are not asked for.
-    fn opened_by_scopes<'p>(
-        &self,
-        request: &Request<'_>,
-        lacking: &[&'p Rule],
-    ) -> Option<(Vec<String>, &'p Rule)> {
+    fn opened_by_scopes<'p>(&self, request: &Request<'_>, lacking: &[&'p Rule]) -> Option<(Vec<String>, &'p Rule)> {
         let is_denied_with = |granted: &[Box<str>]| {
             self.candidates(request.upstream, request.object)
                 .any(|rule| rule.is_deny() && matches!(rule.fit(request, granted), Fit::Matches))
@@ -216,9 +197,7 @@ struct Matched<'p> {
 }
 
 fn allowed(allows: &[&Rule]) -> Decision {
-    let reads = allows
-        .iter()
-        .any(|rule| matches!(rule.effect, Effect::Allow { reads: true }));
+    let reads = allows.iter().any(|rule| matches!(rule.effect, Effect::Allow { reads: true }));
     Decision::Allowed(Allowed::new(names(allows), reads))
 }
 
@@ -233,10 +212,7 @@ fn held(holds: &[&Rule]) -> Decision {
             Some(merged) => Some(merged.merge(hold)),
             None => Some(hold.clone()),
         });
-    Decision::Held(Held::new(
-        names(holds),
-        merged.expect("only holds are merged, and at least one"),
-    ))
+    Decision::Held(Held::new(names(holds), merged.expect("only holds are merged, and at least one")))
 }
 
 fn names(rules: &[&Rule]) -> Vec<Arc<str>> {

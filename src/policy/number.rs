@@ -43,11 +43,7 @@ impl<'a> Decimal<'a> {
         let from_first = mantissa.trim_start_matches(['0', '.']);
         let digits = from_first.trim_end_matches(['0', '.']);
         if digits.is_empty() {
-            return Some(Decimal {
-                sign: 0,
-                magnitude: 0,
-                mantissa: "",
-            });
+            return Some(Decimal { sign: 0, magnitude: 0, mantissa: "" });
         }
         let first = mantissa.len().saturating_sub(from_first.len());
         let point = mantissa.find('.').unwrap_or(mantissa.len());
@@ -63,11 +59,7 @@ impl<'a> Decimal<'a> {
     }
 
     fn cmp(&self, other: &Decimal<'_>) -> Ordering {
-        let by_size = || {
-            self.magnitude
-                .cmp(&other.magnitude)
-                .then_with(|| self.digits().cmp(other.digits()))
-        };
+        let by_size = || self.magnitude.cmp(&other.magnitude).then_with(|| self.digits().cmp(other.digits()));
         match self.sign.cmp(&other.sign) {
             Ordering::Equal if self.sign < 0 => by_size().reverse(),
             Ordering::Equal => by_size(),
@@ -79,11 +71,7 @@ impl<'a> Decimal<'a> {
 /// The power of ten of the digit at `first`, where the point stands at `point`.
 fn place_value(first: usize, point: usize) -> i64 {
     let distance = i64::try_from(first.abs_diff(point)).unwrap_or(i64::MAX);
-    if first < point {
-        distance.saturating_sub(1)
-    } else {
-        distance.saturating_neg()
-    }
+    if first < point { distance.saturating_sub(1) } else { distance.saturating_neg() }
 }
 
 fn is_mantissa(text: &str) -> bool {
@@ -118,17 +106,9 @@ mod tests {
 
     #[test]
     fn the_same_value_is_equal_however_it_is_written() {
-        for same in [
-            "100",
-            "1e2",
-            "100.0",
-            "1E+2",
-            "0.1e3",
-            "10000e-2",
-            "100.000",
-            "0.000100e6",
-            "1e0000000000000000000000002",
-        ] {
+        for same in
+            ["100", "1e2", "100.0", "1E+2", "0.1e3", "10000e-2", "100.000", "0.000100e6", "1e0000000000000000000000002"]
+        {
             check(same, "100", Ordering::Equal);
         }
         for zero in ["0", "-0", "0.0", "-0.000e5", "0e999999999999999999999"] {
@@ -140,11 +120,7 @@ mod tests {
     fn values_a_float_cannot_tell_apart_differ() {
         check("100.0000000000000001", "100", Ordering::Greater);
         check("9007199254740993", "9007199254740992", Ordering::Greater);
-        check(
-            "18446744073709551616",
-            "18446744073709551615",
-            Ordering::Greater,
-        );
+        check("18446744073709551616", "18446744073709551615", Ordering::Greater);
         check("-100.0000000000000001", "-100", Ordering::Less);
         check("1e-400", "0", Ordering::Greater);
         check("-1e-400", "0", Ordering::Less);
@@ -167,11 +143,7 @@ mod tests {
         check("1e999999999", "100", Ordering::Greater);
         check("-1e999999999", "100", Ordering::Less);
         check("1e-999999999", "100", Ordering::Less);
-        check(
-            "1e99999999999999999999999999",
-            "18446744073709551615",
-            Ordering::Greater,
-        );
+        check("1e99999999999999999999999999", "18446744073709551615", Ordering::Greater);
         check("1e-99999999999999999999999999", "0", Ordering::Greater);
         let long = format!("1{}", "0".repeat(1_000_000));
         check(&long, "1e308", Ordering::Greater);
@@ -180,9 +152,7 @@ mod tests {
 
     #[test]
     fn what_is_no_number_is_said_to_be_none() {
-        for text in [
-            "", "-", "abc", "NaN", "1e", "1e+", "1.2.3", ".5", "1ex", "٣",
-        ] {
+        for text in ["", "-", "abc", "NaN", "1e", "1e+", "1.2.3", ".5", "1ex", "٣"] {
             assert_eq!(compare(text, "1"), None, "{text}");
         }
     }

@@ -18,11 +18,7 @@ pub(super) enum Glob {
     /// Without a `*`.
     Exact(Box<str>),
     /// The pieces around the `*`s; those in the middle are not empty.
-    Wild {
-        first: Box<str>,
-        middle: Box<[Box<str>]>,
-        last: Box<str>,
-    },
+    Wild { first: Box<str>, middle: Box<[Box<str>]>, last: Box<str> },
 }
 
 // === impl Pattern ===
@@ -34,10 +30,7 @@ impl Pattern {
             None => Err("has no `/` between the upstream and the name"),
             Some(("", _)) => Err("names no upstream before its first `/`"),
             Some((_, "")) => Err("names nothing after its first `/`"),
-            Some((upstream, name)) => Ok(Pattern {
-                upstream: Glob::parse(upstream),
-                name: Glob::parse(name),
-            }),
+            Some((upstream, name)) => Ok(Pattern { upstream: Glob::parse(upstream), name: Glob::parse(name) }),
         }
     }
 
@@ -56,11 +49,7 @@ impl Glob {
         let (middle, last) = rest.rsplit_once('*').unwrap_or(("", rest));
         Glob::Wild {
             first: first.into(),
-            middle: middle
-                .split('*')
-                .filter(|piece| !piece.is_empty())
-                .map(Box::from)
-                .collect(),
+            middle: middle.split('*').filter(|piece| !piece.is_empty()).map(Box::from).collect(),
             last: last.into(),
         }
     }
@@ -69,19 +58,11 @@ impl Glob {
     pub(super) fn matches(&self, text: &str) -> bool {
         match self {
             Glob::Exact(exact) => **exact == *text,
-            Glob::Wild {
-                first,
-                middle,
-                last,
-            } => {
-                let inner = text
-                    .strip_prefix(&**first)
-                    .and_then(|rest| rest.strip_suffix(&**last));
+            Glob::Wild { first, middle, last } => {
+                let inner = text.strip_prefix(&**first).and_then(|rest| rest.strip_suffix(&**last));
                 inner
                     .and_then(|inner| {
-                        middle.iter().try_fold(inner, |rest, piece| {
-                            rest.split_once(&**piece).map(|(_, after)| after)
-                        })
+                        middle.iter().try_fold(inner, |rest, piece| rest.split_once(&**piece).map(|(_, after)| after))
                     })
                     .is_some()
             }
@@ -96,11 +77,7 @@ mod tests {
     #[track_caller]
     fn check(pattern: &str, upstream: &str, name: &str, expected: bool) {
         let compiled = Pattern::parse(pattern).expect("the pattern is well formed");
-        assert_eq!(
-            compiled.matches(upstream, name),
-            expected,
-            "{pattern} on {upstream} and {name:?}"
-        );
+        assert_eq!(compiled.matches(upstream, name), expected, "{pattern} on {upstream} and {name:?}");
     }
 
     #[test]

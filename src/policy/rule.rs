@@ -110,9 +110,7 @@ impl Rule {
     }
 
     fn names(&self, upstream: &str, object: Object<'_>) -> bool {
-        self.patterns(object)
-            .iter()
-            .any(|pattern| pattern.matches(upstream, object.name()))
+        self.patterns(object).iter().any(|pattern| pattern.matches(upstream, object.name()))
     }
 
     /// Doubt never opens: what an allow cannot be sure of it does not take, what a deny or hold cannot rule out it does.

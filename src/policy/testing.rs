@@ -32,19 +32,11 @@ pub(super) fn user(name: &str, groups: &[&str]) -> Principal {
 }
 
 pub(super) fn with_scopes(principal: Principal, scopes: &[&str]) -> Principal {
-    Principal {
-        scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
-        ..principal
-    }
+    Principal { scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(), ..principal }
 }
 
 /// Calls the tool `upstream/name` with arguments as JSON text; none where the text is empty.
-pub(super) fn decide(
-    policy: &Policy,
-    principal: &Principal,
-    tool: &str,
-    arguments: &str,
-) -> Decision {
+pub(super) fn decide(policy: &Policy, principal: &Principal, tool: &str, arguments: &str) -> Decision {
     let (upstream, name) = tool.split_once('/').expect("upstream/name");
     policy.decide(&request(principal, upstream, Object::Tool(name), arguments))
 }
@@ -55,10 +47,7 @@ pub(super) fn request<'a>(
     object: Object<'a>,
     arguments: &'a str,
 ) -> Request<'a> {
-    let whole = Span {
-        start: 0,
-        end: arguments.len(),
-    };
+    let whole = Span { start: 0, end: arguments.len() };
     Request {
         principal,
         upstream,
@@ -82,9 +71,6 @@ pub(super) fn word(decision: &Decision) -> &'static str {
 
 /// `path: message`, one a line.
 pub(super) fn lines(problems: &[Problem]) -> String {
-    let lines: Vec<String> = problems
-        .iter()
-        .map(|problem| format!("{}: {}", problem.path, problem.message))
-        .collect();
+    let lines: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.path, problem.message)).collect();
     lines.join("\n")
 }

@@ -6,11 +6,7 @@ use crate::identity::{Principal, Subject};
 
 #[track_caller]
 fn check(policy: &Policy, principal: &Principal, tool: &str, arguments: &str, expected: &str) {
-    assert_eq!(
-        word(&decide(policy, principal, tool, arguments)),
-        expected,
-        "{tool} {arguments}"
-    );
+    assert_eq!(word(&decide(policy, principal, tool, arguments)), expected, "{tool} {arguments}");
 }
 
 #[track_caller]
@@ -44,10 +40,7 @@ fn kinds_of_objects_do_not_mix() {
     let alice = user("alice", &[]);
 
     for object in [Object::Resource("x"), Object::Prompt("x")] {
-        assert_eq!(
-            word(&policy.decide(&request(&alice, "u", object, ""))),
-            "unlisted"
-        );
+        assert_eq!(word(&policy.decide(&request(&alice, "u", object, ""))), "unlisted");
     }
 }
 
@@ -58,20 +51,10 @@ fn an_allowed_call_carries_its_rules_and_whether_it_reads() {
     );
     let alice = user("alice", &[]);
 
-    let Decision::Allowed(read) = decide(&policy, &alice, "u/get_x", "") else {
-        panic!()
-    };
-    let Decision::Allowed(write) = decide(&policy, &alice, "u/set_x", "") else {
-        panic!()
-    };
+    let Decision::Allowed(read) = decide(&policy, &alice, "u/get_x", "") else { panic!() };
+    let Decision::Allowed(write) = decide(&policy, &alice, "u/set_x", "") else { panic!() };
 
-    assert_eq!(
-        read.rules()
-            .iter()
-            .map(AsRef::as_ref)
-            .collect::<Vec<&str>>(),
-        ["all", "reads"]
-    );
+    assert_eq!(read.rules().iter().map(AsRef::as_ref).collect::<Vec<&str>>(), ["all", "reads"]);
     assert!(read.reads());
     assert!(!write.reads());
 }
@@ -86,19 +69,12 @@ fn holds_merge_and_the_requester_may_approve_only_if_all_say_so() {
     );
     let alice = user("alice", &[]);
 
-    let Decision::Held(one) = decide(&policy, &alice, "u/y", "") else {
-        panic!()
-    };
-    let Decision::Held(both) = decide(&policy, &alice, "u/x", "") else {
-        panic!()
-    };
+    let Decision::Held(one) = decide(&policy, &alice, "u/y", "") else { panic!() };
+    let Decision::Held(both) = decide(&policy, &alice, "u/x", "") else { panic!() };
 
     assert!(one.hold.by_requester);
     assert!(!both.hold.by_requester);
-    assert_eq!(
-        both.rules.iter().map(AsRef::as_ref).collect::<Vec<&str>>(),
-        ["one", "two"]
-    );
+    assert_eq!(both.rules.iter().map(AsRef::as_ref).collect::<Vec<&str>>(), ["one", "two"]);
     assert_eq!(both.hold.approvers.len(), 2);
     assert_eq!(both.hold.signals.len(), 2);
 }
@@ -117,28 +93,17 @@ fn a_refusal_gives_the_first_reason_and_names_the_first_deny() {
     let denied = denied(decide(&policy, &user("alice", &[]), "u/t", r#"{"a":1}"#));
 
     assert_eq!(denied.rule.as_deref(), Some("d1"));
-    assert_eq!(
-        denied.why,
-        Why::Arguments {
-            reason: "not on a Friday".to_owned()
-        }
-    );
+    assert_eq!(denied.why, Why::Arguments { reason: "not on a Friday".to_owned() });
 }
 
 #[test]
 fn arguments_that_no_rule_takes_are_said_to_be_the_reason() {
-    let policy =
-        policy("rules: [{ name: a, tools: ['u/t'], when: { /a: { equals: 1 } }, allow: {} }]");
+    let policy = policy("rules: [{ name: a, tools: ['u/t'], when: { /a: { equals: 1 } }, allow: {} }]");
 
     let denied = denied(decide(&policy, &user("alice", &[]), "u/t", r#"{"a":2}"#));
 
     assert_eq!(denied.rule, None);
-    assert_eq!(
-        denied.why,
-        Why::Arguments {
-            reason: super::NOT_ALLOWED.to_owned()
-        }
-    );
+    assert_eq!(denied.why, Why::Arguments { reason: super::NOT_ALLOWED.to_owned() });
 }
 
 #[test]
@@ -160,18 +125,9 @@ fn every_key_of_who_must_match_and_one_entry_of_it_is_enough() {
     let policy = policy(
         "rules: [{ name: r, tools: ['u/t'], who: { users: [alice, bob], groups: [ops, admins], clients: [cli] }, allow: {} }]",
     );
-    let other_client = Principal {
-        client: "other".into(),
-        ..user("alice", &["ops"])
-    };
+    let other_client = Principal { client: "other".into(), ..user("alice", &["ops"]) };
 
-    check(
-        &policy,
-        &user("alice", &["x", "admins"]),
-        "u/t",
-        "",
-        "allowed",
-    );
+    check(&policy, &user("alice", &["x", "admins"]), "u/t", "", "allowed");
     check(&policy, &user("bob", &["ops"]), "u/t", "", "allowed");
     check(&policy, &user("carol", &["ops"]), "u/t", "", "unlisted");
     check(&policy, &user("alice", &["x"]), "u/t", "", "unlisted");
@@ -182,10 +138,7 @@ fn every_key_of_who_must_match_and_one_entry_of_it_is_enough() {
 #[test]
 fn a_client_is_never_taken_for_a_user_of_its_name() {
     let policy = policy("rules: [{ name: r, tools: ['u/t'], who: { users: [alice] }, allow: {} }]");
-    let client = Principal {
-        subject: Subject::Client("alice".into()),
-        ..user("alice", &[])
-    };
+    let client = Principal { subject: Subject::Client("alice".into()), ..user("alice", &[]) };
 
     check(&policy, &client, "u/t", "", "unlisted");
 }
@@ -200,10 +153,7 @@ fn external_principals_are_let_in_by_group_only_and_kept_out_by_any_deny() {
          { name: ops, tools: ['u/e', 'u/f'], who: { groups: [ops] }, allow: {} }, \
          { name: not f, tools: ['u/f'], deny: {} }]",
     );
-    let external = Principal {
-        is_local: false,
-        ..user("alice", &["ops"])
-    };
+    let external = Principal { is_local: false, ..user("alice", &["ops"]) };
 
     for hidden in ["u/a", "u/b", "u/c", "u/d", "u/f"] {
         check(&policy, &external, hidden, "", "unlisted");
@@ -215,27 +165,15 @@ fn external_principals_are_let_in_by_group_only_and_kept_out_by_any_deny() {
 
 #[test]
 fn a_call_that_only_lacks_a_scope_is_told_which_and_is_listed() {
-    let policy =
-        policy("rules: [{ name: w, tools: ['u/t'], who: { scopes: [mcp, write] }, allow: {} }]");
+    let policy = policy("rules: [{ name: w, tools: ['u/t'], who: { scopes: [mcp, write] }, allow: {} }]");
     let alice = user("alice", &[]);
 
     let denied = denied(decide(&policy, &alice, "u/t", ""));
 
     assert_eq!(denied.rule.as_deref(), Some("w"));
-    assert_eq!(
-        denied.why,
-        Why::Scope {
-            wanted: vec!["mcp".to_owned(), "write".to_owned()]
-        }
-    );
+    assert_eq!(denied.why, Why::Scope { wanted: vec!["mcp".to_owned(), "write".to_owned()] });
     assert!(policy.is_listed(&alice, "u", Object::Tool("t")));
-    check(
-        &policy,
-        &with_scopes(alice, &["mcp", "write"]),
-        "u/t",
-        "",
-        "allowed",
-    );
+    check(&policy, &with_scopes(alice, &["mcp", "write"]), "u/t", "", "allowed");
 }
 
 #[test]
@@ -245,28 +183,13 @@ fn the_fewest_scopes_are_asked_for_whatever_the_order_of_rules() {
         "{ name: z, tools: ['u/t'], who: { scopes: [z] }, allow: {} }",
         "{ name: y, tools: ['u/t'], who: { scopes: [y, mcp] }, hold: { approvers: { users: [bob] } } }",
     ];
-    let orders = [
-        [0, 1, 2],
-        [0, 2, 1],
-        [1, 0, 2],
-        [1, 2, 0],
-        [2, 0, 1],
-        [2, 1, 0],
-    ];
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     for order in orders {
-        let policy = policy(&format!(
-            "rules: [{}]",
-            order.map(|at| rules[at]).join(", ")
-        ));
+        let policy = policy(&format!("rules: [{}]", order.map(|at| rules[at]).join(", ")));
 
         let denied = denied(decide(&policy, &user("alice", &[]), "u/t", ""));
 
-        assert_eq!(
-            denied.why,
-            Why::Scope {
-                wanted: vec!["mcp".to_owned(), "y".to_owned()]
-            }
-        );
+        assert_eq!(denied.why, Why::Scope { wanted: vec!["mcp".to_owned(), "y".to_owned()] });
     }
 }
 
@@ -294,13 +217,7 @@ fn a_deny_with_scopes_is_for_tokens_that_carry_them() {
     let alice = user("alice", &[]);
 
     check(&policy, &alice, "u/t", "", "allowed");
-    check(
-        &policy,
-        &with_scopes(alice, &["mcp", "ci"]),
-        "u/t",
-        "",
-        "unlisted",
-    );
+    check(&policy, &with_scopes(alice, &["mcp", "ci"]), "u/t", "", "unlisted");
 }
 
 #[test]
@@ -328,19 +245,10 @@ fn a_tool_is_listed_when_some_arguments_could_open_it() {
     );
     let alice = user("alice", &[]);
 
-    for (name, expected) in [
-        ("some", true),
-        ("held", true),
-        ("less", true),
-        ("none", false),
-        ("others", false),
-        ("unknown", false),
-    ] {
-        assert_eq!(
-            policy.is_listed(&alice, "u", Object::Tool(name)),
-            expected,
-            "{name}"
-        );
+    for (name, expected) in
+        [("some", true), ("held", true), ("less", true), ("none", false), ("others", false), ("unknown", false)]
+    {
+        assert_eq!(policy.is_listed(&alice, "u", Object::Tool(name)), expected, "{name}");
     }
 }
 

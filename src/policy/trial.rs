@@ -11,11 +11,7 @@ const BASE_SCOPE: &str = "mcp";
 
 impl Policy {
     /// Every test that does not get what it expects. `user_groups` tells the groups a user is in by configuration.
-    pub fn run_tests(
-        &self,
-        tests: &[PolicyTest],
-        user_groups: impl Fn(&str) -> Vec<String>,
-    ) -> Vec<Problem> {
+    pub fn run_tests(&self, tests: &[PolicyTest], user_groups: impl Fn(&str) -> Vec<String>) -> Vec<Problem> {
         let path = Path::root().key("policy").key("tests");
         tests
             .iter()
@@ -24,22 +20,14 @@ impl Policy {
             .collect()
     }
 
-    fn run_test(
-        &self,
-        test: &PolicyTest,
-        user_groups: Vec<String>,
-        path: &Path,
-    ) -> Option<Problem> {
+    fn run_test(&self, test: &PolicyTest, user_groups: Vec<String>, path: &Path) -> Option<Problem> {
         let (upstream, object) = match object(test) {
             Ok(found) => found,
             Err(what) => return Some(Problem::new(path, what)),
         };
         let principal = principal(test, user_groups);
         let text = serde_json::Value::Object(test.arguments.clone()).to_string();
-        let whole = Span {
-            start: 0,
-            end: text.len(),
-        };
+        let whole = Span { start: 0, end: text.len() };
         let decision = self.decide(&Request {
             principal: &principal,
             upstream,
@@ -52,33 +40,24 @@ impl Policy {
             Decision::Held(_) => Expect::Hold,
         };
         (got != test.expect).then(|| {
-            let message = format!(
-                "expected `{}`, but the call is {decision}",
-                word(test.expect)
-            );
-            Problem::new(path.key("expect"), message)
-                .hint("`portcullis explain` tells how each rule stands to a call.")
+            let message = format!("expected `{}`, but the call is {decision}", word(test.expect));
+            Problem::new(path.key("expect"), message).hint("`portcullis explain` tells how each rule stands to a call")
         })
     }
 }
 
 /// Exactly one of `tool`, `resource` and `prompt`, with its upstream.
 fn object<'a>(test: &'a PolicyTest) -> Result<(&'a str, Object<'a>), String> {
-    let (text, kind): (&'a str, fn(&'a str) -> Object<'a>) =
-        match (&test.tool, &test.resource, &test.prompt) {
-            (Some(text), None, None) => (text, Object::Tool),
-            (None, Some(text), None) => (text, Object::Resource),
-            (None, None, Some(text)) => (text, Object::Prompt),
-            _ => {
-                return Err(
-                    "a test is about exactly one of `tool`, `resource` and `prompt`".to_owned(),
-                );
-            }
-        };
-    match text.split_once('/') {
-        Some((upstream, name)) if !upstream.is_empty() && !name.is_empty() => {
-            Ok((upstream, kind(name)))
+    let (text, kind): (&'a str, fn(&'a str) -> Object<'a>) = match (&test.tool, &test.resource, &test.prompt) {
+        (Some(text), None, None) => (text, Object::Tool),
+        (None, Some(text), None) => (text, Object::Resource),
+        (None, None, Some(text)) => (text, Object::Prompt),
+        _ => {
+            return Err("a test is about exactly one of `tool`, `resource` and `prompt`".to_owned());
         }
+    };
+    match text.split_once('/') {
+        Some((upstream, name)) if !upstream.is_empty() && !name.is_empty() => Ok((upstream, kind(name))),
         _ => Err(format!("`{text}` is not of the form `upstream/name`")),
     }
 }

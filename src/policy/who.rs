@@ -59,19 +59,12 @@ impl Who {
     ) -> impl Iterator<Item = &'a str> {
         self.scopes
             .iter()
-            .filter(|wanted| {
-                !granted.contains(wanted)
-                    && !principal.scopes.iter().any(|held| **held == ***wanted)
-            })
+            .filter(|wanted| !granted.contains(wanted) && !principal.scopes.iter().any(|held| **held == ***wanted))
             .map(AsRef::as_ref)
     }
 }
 
 /// Whether one of `given` is in the list, or there is no list.
 fn is_among<'a>(list: Option<&[Box<str>]>, given: impl IntoIterator<Item = &'a str>) -> bool {
-    list.is_none_or(|list| {
-        given
-            .into_iter()
-            .any(|name| list.iter().any(|listed| **listed == *name))
-    })
+    list.is_none_or(|list| given.into_iter().any(|name| list.iter().any(|listed| **listed == *name)))
 }

@@ -155,11 +155,7 @@ fn compiled(rules: &[(String, Rule)]) -> Policy {
 
 /// Rules with the names they keep when they change places.
 fn named(rules: &[Rule]) -> Vec<(String, Rule)> {
-    rules
-        .iter()
-        .enumerate()
-        .map(|(at, rule)| (format!("r{at}"), rule.clone()))
-        .collect()
+    rules.iter().enumerate().map(|(at, rule)| (format!("r{at}"), rule.clone())).collect()
 }
 
 fn opens(verdict: &Verdict) -> bool {
@@ -167,10 +163,7 @@ fn opens(verdict: &Verdict) -> bool {
 }
 
 fn node(text: &str) -> portcullis::jsonrpc::Node<'_> {
-    let whole = portcullis::jsonrpc::Span {
-        start: 0,
-        end: text.len(),
-    };
+    let whole = portcullis::jsonrpc::Span { start: 0, end: text.len() };
     portcullis::jsonrpc::Node::of(text.as_bytes(), whole)
 }
 
@@ -218,64 +211,27 @@ fn cases() -> impl Strategy<Value = Case> {
         1 => Just(Effect::Deny),
         1 => Just(Effect::Hold),
     ];
-    (
-        vec(rules_of(effects), 1..6),
-        askers(),
-        "[uv]",
-        "[ab]{1,2}",
-        arguments(),
-    )
-        .prop_map(|(rules, asker, upstream, name, arguments)| Case {
-            rules,
-            asker,
-            upstream,
-            name,
-            arguments,
-        })
+    (vec(rules_of(effects), 1..6), askers(), "[uv]", "[ab]{1,2}", arguments())
+        .prop_map(|(rules, asker, upstream, name, arguments)| Case { rules, asker, upstream, name, arguments })
 }
 
 fn rules_of(effects: impl Strategy<Value = Effect>) -> impl Strategy<Value = Rule> {
-    let tools = vec(
-        ("[uv*]", prop_oneof![Just("*".to_owned()), "[ab*]{1,2}"]),
-        1..3,
-    );
-    (
-        tools,
-        whos(),
-        btree_map("[xy]", conditions(), 0..2),
-        effects,
-    )
-        .prop_map(|(tools, who, when, effect)| {
-            let is_allow = matches!(effect, Effect::Allow { .. });
-            let when = when.into_iter().map(|(key, condition)| {
-                let or_absent =
-                    condition.or_absent && !is_allow && !matches!(condition.ask, Ask::Present(_));
-                (
-                    key,
-                    Condition {
-                        or_absent,
-                        ..condition
-                    },
-                )
-            });
-            Rule {
-                tools,
-                who,
-                when: when.collect(),
-                effect,
-            }
-        })
+    let tools = vec(("[uv*]", prop_oneof![Just("*".to_owned()), "[ab*]{1,2}"]), 1..3);
+    (tools, whos(), btree_map("[xy]", conditions(), 0..2), effects).prop_map(|(tools, who, when, effect)| {
+        let is_allow = matches!(effect, Effect::Allow { .. });
+        let when = when.into_iter().map(|(key, condition)| {
+            let or_absent = condition.or_absent && !is_allow && !matches!(condition.ask, Ask::Present(_));
+            (key, Condition { or_absent, ..condition })
+        });
+        Rule { tools, who, when: when.collect(), effect }
+    })
 }
 
 fn whos() -> impl Strategy<Value = Who> {
     let users = option::weighted(0.2, names(&["alice", "bob"]));
     let groups = option::weighted(0.2, names(&["g1", "g2"]));
     let scopes = option::weighted(0.4, names(&SCOPES));
-    (users, groups, scopes).prop_map(|(users, groups, scopes)| Who {
-        users,
-        groups,
-        scopes,
-    })
+    (users, groups, scopes).prop_map(|(users, groups, scopes)| Who { users, groups, scopes })
 }
 
 fn askers() -> impl Strategy<Value = Asker> {
@@ -283,22 +239,13 @@ fn askers() -> impl Strategy<Value = Asker> {
         prop::sample::subsequence(names, 0..=names.len())
             .prop_map(|names| names.into_iter().map(str::to_owned).collect())
     };
-    (
-        prop_oneof![Just("alice"), Just("bob")],
-        some(&["g1", "g2"]),
-        some(&SCOPES),
-    )
-        .prop_map(|(user, groups, scopes)| Asker {
-            user: user.to_owned(),
-            groups,
-            scopes,
-        })
+    (prop_oneof![Just("alice"), Just("bob")], some(&["g1", "g2"]), some(&SCOPES))
+        .prop_map(|(user, groups, scopes)| Asker { user: user.to_owned(), groups, scopes })
 }
 
 /// At least one of them.
 fn names(all: &'static [&'static str]) -> impl Strategy<Value = Vec<String>> {
-    prop::sample::subsequence(all, 1..=all.len())
-        .prop_map(|names| names.into_iter().map(str::to_owned).collect())
+    prop::sample::subsequence(all, 1..=all.len()).prop_map(|names| names.into_iter().map(str::to_owned).collect())
 }
 
 fn conditions() -> impl Strategy<Value = Condition> {
@@ -347,16 +294,8 @@ struct Spelling {
 
 impl Spelling {
     fn of(self, n: i64) -> String {
-        let fraction = if self.zeros > 0 {
-            format!(".{}", "0".repeat(self.zeros))
-        } else {
-            String::new()
-        };
-        let sign = if self.plus && self.shift >= 0 {
-            "+"
-        } else {
-            ""
-        };
+        let fraction = if self.zeros > 0 { format!(".{}", "0".repeat(self.zeros)) } else { String::new() };
+        let sign = if self.plus && self.shift >= 0 { "+" } else { "" };
         match self.shift {
             // The digits are moved up by as much as the exponent moves them down.
             shift @ ..=0 => {
@@ -369,20 +308,12 @@ impl Spelling {
                 let digits = format!("{:0>width$}", n.unsigned_abs(), width = places + 1);
                 let (whole, part) = digits.split_at(digits.len() - places);
                 let minus = if n < 0 { "-" } else { "" };
-                format!(
-                    "{minus}{}.{part}{}E{sign}{shift}",
-                    whole,
-                    "0".repeat(self.zeros)
-                )
+                format!("{minus}{}.{part}{}E{sign}{shift}", whole, "0".repeat(self.zeros))
             }
         }
     }
 }
 
 fn spellings() -> impl Strategy<Value = Spelling> {
-    (0_usize..4, -6..6, any::<bool>()).prop_map(|(zeros, shift, plus)| Spelling {
-        zeros,
-        shift,
-        plus,
-    })
+    (0_usize..4, -6..6, any::<bool>()).prop_map(|(zeros, shift, plus)| Spelling { zeros, shift, plus })
 }

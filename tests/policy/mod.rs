@@ -13,8 +13,7 @@ use portcullis::policy::{Decision, Object, Policy, Request, Why};
 /// The rules of `policy`, as YAML.
 #[track_caller]
 fn compiled(yaml: &str) -> Policy {
-    let written: config::Policy =
-        serde_saphyr::from_str(yaml).expect("the test's YAML is a policy");
+    let written: config::Policy = serde_saphyr::from_str(yaml).expect("the test's YAML is a policy");
     Policy::compile(&written).expect("the test's policy has no problems")
 }
 
@@ -37,10 +36,7 @@ fn principal(name: &str, groups: &[&str], scopes: &[&str]) -> Principal {
 
 /// The decision on a tool call whose arguments are this JSON text; none where it is empty.
 fn decide(policy: &Policy, principal: &Principal, tool: (&str, &str), arguments: &str) -> Decision {
-    let whole = Span {
-        start: 0,
-        end: arguments.len(),
-    };
+    let whole = Span { start: 0, end: arguments.len() };
     policy.decide(&Request {
         principal,
         upstream: tool.0,
@@ -61,9 +57,7 @@ enum Verdict {
 
 fn verdict(decision: &Decision) -> Verdict {
     match decision {
-        Decision::Allowed(allowed) => Verdict::Allowed {
-            reads: allowed.reads(),
-        },
+        Decision::Allowed(allowed) => Verdict::Allowed { reads: allowed.reads() },
         Decision::Held(_) => Verdict::Held,
         Decision::Denied(denied) => match &denied.why {
             Why::Unlisted => Verdict::Unlisted,

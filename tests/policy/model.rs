@@ -59,17 +59,9 @@ pub(super) const SCOPES: [&str; 3] = ["s1", "s2", "s3"];
 
 // === The answers ===
 
-pub(super) fn verdict(
-    rules: &[Rule],
-    asker: &Asker,
-    tool: (&str, &str),
-    arguments: &Value,
-) -> Verdict {
+pub(super) fn verdict(rules: &[Rule], asker: &Asker, tool: (&str, &str), arguments: &Value) -> Verdict {
     let matching = |effect: fn(Effect) -> bool| {
-        rules
-            .iter()
-            .filter(move |rule| effect(rule.effect))
-            .any(|rule| matches(rule, asker, tool, arguments))
+        rules.iter().filter(move |rule| effect(rule.effect)).any(|rule| matches(rule, asker, tool, arguments))
     };
     let is_denied = matching(|effect| effect == Effect::Deny);
     if !is_denied && matching(|effect| effect == Effect::Hold) {
@@ -94,15 +86,9 @@ pub(super) fn verdict(
 /// No deny without conditions, and with some scopes more or none a rule that may open it and still no such deny.
 pub(super) fn is_listed(rules: &[Rule], asker: &Asker, tool: (&str, &str)) -> bool {
     let is_hidden = |asker: &Asker| {
-        rules.iter().any(|rule| {
-            rule.effect == Effect::Deny && rule.when.is_empty() && is_meant(rule, asker, tool)
-        })
+        rules.iter().any(|rule| rule.effect == Effect::Deny && rule.when.is_empty() && is_meant(rule, asker, tool))
     };
-    let may_open = |asker: &Asker| {
-        rules
-            .iter()
-            .any(|rule| rule.effect != Effect::Deny && is_meant(rule, asker, tool))
-    };
+    let may_open = |asker: &Asker| rules.iter().any(|rule| rule.effect != Effect::Deny && is_meant(rule, asker, tool));
     !is_hidden(asker)
         && subsets().iter().any(|more| {
             let richer = with(asker, more);
@@ -111,41 +97,23 @@ pub(super) fn is_listed(rules: &[Rule], asker: &Asker, tool: (&str, &str)) -> bo
 }
 
 /// Of all sets of scopes that would open the call, the one that adds fewest; of as few, the alphabetically first.
-fn cheapest(
-    rules: &[Rule],
-    asker: &Asker,
-    tool: (&str, &str),
-    arguments: &Value,
-) -> Option<Vec<String>> {
+fn cheapest(rules: &[Rule], asker: &Asker, tool: (&str, &str), arguments: &Value) -> Option<Vec<String>> {
     let opens = |asker: &Asker| {
         let any = |is_deny: bool| {
-            rules.iter().any(|rule| {
-                (rule.effect == Effect::Deny) == is_deny && matches(rule, asker, tool, arguments)
-            })
+            rules.iter().any(|rule| (rule.effect == Effect::Deny) == is_deny && matches(rule, asker, tool, arguments))
         };
         any(false) && !any(true)
     };
-    let mut openers: Vec<Vec<String>> = subsets()
-        .into_iter()
-        .filter(|more| opens(&with(asker, more)))
-        .collect();
-    openers
-        .iter_mut()
-        .for_each(|more| more.retain(|scope| !asker.scopes.contains(scope)));
+    let mut openers: Vec<Vec<String>> = subsets().into_iter().filter(|more| opens(&with(asker, more))).collect();
+    openers.iter_mut().for_each(|more| more.retain(|scope| !asker.scopes.contains(scope)));
     openers.sort_by_key(|more| (more.len(), more.clone()));
-    openers
-        .into_iter()
-        .next()
-        .map(|more| with(asker, &more).scopes)
+    openers.into_iter().next().map(|more| with(asker, &more).scopes)
 }
 
 fn subsets() -> Vec<Vec<String>> {
     (0..1_usize << SCOPES.len())
         .map(|bits| {
-            let chosen = SCOPES
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| bits & (1 << at) != 0);
+            let chosen = SCOPES.iter().enumerate().filter(|(at, _)| bits & (1 << at) != 0);
             chosen.map(|(_, scope)| (*scope).to_owned()).collect()
         })
         .collect()
@@ -163,32 +131,14 @@ fn with(asker: &Asker, more: &[String]) -> Asker {
 
 fn matches(rule: &Rule, asker: &Asker, tool: (&str, &str), arguments: &Value) -> bool {
     is_meant(rule, asker, tool)
-        && rule
-            .when
-            .iter()
-            .all(|(key, condition)| takes(rule.effect, condition, arguments.get(key)))
+        && rule.when.iter().all(|(key, condition)| takes(rule.effect, condition, arguments.get(key)))
 }
 
 fn is_meant(rule: &Rule, asker: &Asker, tool: (&str, &str)) -> bool {
-    let named = rule
-        .tools
-        .iter()
-        .any(|(upstream, name)| wild(upstream, tool.0) && wild(name, tool.1));
-    let user = rule
-        .who
-        .users
-        .as_ref()
-        .is_none_or(|users| users.contains(&asker.user));
-    let group = rule
-        .who
-        .groups
-        .as_ref()
-        .is_none_or(|groups| groups.iter().any(|group| asker.groups.contains(group)));
-    let scopes = rule
-        .who
-        .scopes
-        .as_ref()
-        .is_none_or(|scopes| scopes.iter().all(|scope| asker.scopes.contains(scope)));
+    let named = rule.tools.iter().any(|(upstream, name)| wild(upstream, tool.0) && wild(name, tool.1));
+    let user = rule.who.users.as_ref().is_none_or(|users| users.contains(&asker.user));
+    let group = rule.who.groups.as_ref().is_none_or(|groups| groups.iter().any(|group| asker.groups.contains(group)));
+    let scopes = rule.who.scopes.as_ref().is_none_or(|scopes| scopes.iter().all(|scope| asker.scopes.contains(scope)));
     named && user && group && scopes
 }
 
@@ -197,14 +147,10 @@ pub(super) fn wild(pattern: &str, text: &str) -> bool {
     let mut rest = pattern.chars();
     match rest.next() {
         None => text.is_empty(),
-        Some('*') => text
-            .char_indices()
-            .map(|(at, _)| at)
-            .chain([text.len()])
-            .any(|at| wild(rest.as_str(), &text[at..])),
-        Some(c) => text
-            .strip_prefix(c)
-            .is_some_and(|text| wild(rest.as_str(), text)),
+        Some('*') => {
+            text.char_indices().map(|(at, _)| at).chain([text.len()]).any(|at| wild(rest.as_str(), &text[at..]))
+        }
+        Some(c) => text.strip_prefix(c).is_some_and(|text| wild(rest.as_str(), text)),
     }
 }
 
@@ -246,9 +192,7 @@ fn among(values: &[Value], argument: &Value) -> Option<bool> {
         Value::Object(_) => 5,
     };
     let asks_for_type = values.iter().any(|value| !value.is_null());
-    let has_type = values
-        .iter()
-        .any(|value| !value.is_null() && kind(value) == kind(argument));
+    let has_type = values.iter().any(|value| !value.is_null() && kind(value) == kind(argument));
     (!asks_for_type || has_type).then_some(false)
 }
 
@@ -256,24 +200,14 @@ fn among(values: &[Value], argument: &Value) -> Option<bool> {
 
 /// The rules as they would stand in `policy`, in this order, with these names.
 pub(super) fn written(rules: &[(String, Rule)]) -> Value {
-    let rules: Vec<Value> = rules
-        .iter()
-        .map(|(name, rule)| written_rule(name, rule))
-        .collect();
+    let rules: Vec<Value> = rules.iter().map(|(name, rule)| written_rule(name, rule)).collect();
     json!({ "rules": rules })
 }
 
 fn written_rule(name: &str, rule: &Rule) -> Value {
-    let tools: Vec<String> = rule
-        .tools
-        .iter()
-        .map(|(upstream, tool)| format!("{upstream}/{tool}"))
-        .collect();
-    let when: serde_json::Map<String, Value> = rule
-        .when
-        .iter()
-        .map(|(key, condition)| (format!("/{key}"), written_condition(condition)))
-        .collect();
+    let tools: Vec<String> = rule.tools.iter().map(|(upstream, tool)| format!("{upstream}/{tool}")).collect();
+    let when: serde_json::Map<String, Value> =
+        rule.when.iter().map(|(key, condition)| (format!("/{key}"), written_condition(condition))).collect();
     let mut written = json!({ "name": name, "tools": tools, "when": when });
     if rule.who.users.is_some() || rule.who.groups.is_some() || rule.who.scopes.is_some() {
         written["who"] = json!({ "users": rule.who.users, "groups": rule.who.groups, "scopes": rule.who.scopes });

@@ -107,7 +107,8 @@ impl Agent {
     pub(crate) fn tools(&self) -> Vec<String> {
         let result = self.call("tools/list", json!({})).result();
         let tools = result["tools"].as_array().expect("a list of tools");
-        let mut names: Vec<String> = tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect();
+        let mut names: Vec<String> =
+            tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect();
         names.sort();
         names
     }
@@ -154,11 +155,15 @@ impl Agent {
 
     fn params(&self, mut params: Value) -> Value {
         if self.era == Era::Modern {
-            let meta = params.as_object_mut().expect("params are an object").entry("_meta").or_insert_with(|| json!({}));
+            let meta =
+                params.as_object_mut().expect("params are an object").entry("_meta").or_insert_with(|| json!({}));
             let meta = meta.as_object_mut().expect("_meta is an object");
             meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), json!(self.era.version()));
             meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), json!({}));
-            meta.insert("io.modelcontextprotocol/clientInfo".to_owned(), json!({ "name": "agent", "version": "1.0.0" }));
+            meta.insert(
+                "io.modelcontextprotocol/clientInfo".to_owned(),
+                json!({ "name": "agent", "version": "1.0.0" }),
+            );
         }
         params
     }

@@ -81,7 +81,8 @@ impl Launch {
     /// Starts it, or gives what it said before it ended.
     pub(crate) fn try_start(self) -> Result<Gateway, String> {
         let mut serve = self.portcullis();
-        let mut server = Server::spawn("the gateway", serve.arg("serve").arg("--config").arg(self.path("gateway.yaml")));
+        let mut server =
+            Server::spawn("the gateway", serve.arg("serve").arg("--config").arg(self.path("gateway.yaml")));
         let ready = server.line("ready ")?;
         let address = |name: &str| {
             let url = ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix("=http://"));
@@ -198,7 +199,8 @@ impl Gateway {
     /// Every record of the audit log so far.
     #[track_caller]
     pub(crate) fn audit(&self) -> Vec<Value> {
-        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in audit record {line}"));
+        let parse =
+            |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in audit record {line}"));
         self.audit_text().lines().map(parse).collect()
     }
 

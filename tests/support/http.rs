@@ -311,7 +311,8 @@ impl Response {
 
 impl Event {
     fn parse(block: &[u8]) -> Event {
-        let mut event = Event { event: String::new(), id: None, data: String::new(), comments: Vec::new(), at: Instant::now() };
+        let mut event =
+            Event { event: String::new(), id: None, data: String::new(), comments: Vec::new(), at: Instant::now() };
         let mut data = Vec::new();
         for line in String::from_utf8_lossy(block).lines() {
             let (field, value) = line.split_once(':').unwrap_or((line, ""));

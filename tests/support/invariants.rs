@@ -39,7 +39,10 @@ pub(crate) fn check(response: &Response, id: Option<&Value>) {
         assert!(response.status == 202 || response.status >= 400, "an empty answer: {response:?}");
     } else {
         let kind = response.header("content-type").unwrap_or_default();
-        assert!(kind == "application/json" || kind.starts_with("application/json;"), "content-type {kind:?}: {response:?}");
+        assert!(
+            kind == "application/json" || kind.starts_with("application/json;"),
+            "content-type {kind:?}: {response:?}"
+        );
         check_message(&response.json(), id, response);
     }
 }
@@ -57,7 +60,10 @@ pub(crate) fn check_headers(response: &Response) {
     }
     if response.status == 401 {
         let challenge = response.header("www-authenticate").unwrap_or_default();
-        assert!(challenge.starts_with("Bearer ") && challenge.contains("resource_metadata=\""), "challenge {challenge:?}");
+        assert!(
+            challenge.starts_with("Bearer ") && challenge.contains("resource_metadata=\""),
+            "challenge {challenge:?}"
+        );
     }
     if response.status == 405 {
         assert!(response.header("allow").is_some(), "405 must say what is allowed: {response:?}");

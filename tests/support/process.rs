@@ -47,7 +47,9 @@ pub(crate) fn run(command: &mut Command, input: &[u8]) -> Finished {
     let stderr = drain(child.stderr.take().expect("stderr is piped"));
     let status = wait(&mut child);
     feeder.join().expect("the feeder does not panic");
-    let finished = |output: JoinHandle<Vec<u8>>| String::from_utf8_lossy(&output.join().expect("a reader does not panic")).into_owned();
+    let finished = |output: JoinHandle<Vec<u8>>| {
+        String::from_utf8_lossy(&output.join().expect("a reader does not panic")).into_owned()
+    };
     let (stdout, stderr) = (finished(stdout), finished(stderr));
     match status {
         Some(status) => Finished { status, stdout, stderr },
@@ -108,9 +110,13 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(line) if line.starts_with(prefix) => return Ok(line[prefix.len()..].trim().to_owned()),
+                Ok(line) if line.starts_with(prefix) => {
+                    return Ok(line[prefix.len()..].trim().to_owned());
+                }
                 Ok(_) => {}
-                Err(mpsc::RecvTimeoutError::Timeout) => return Err(format!("{} did not say `{prefix}`\n{}", self.name, self.log())),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    return Err(format!("{} did not say `{prefix}`\n{}", self.name, self.log()));
+                }
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
                     let status = self.child.wait().expect("a child can be waited for");
                     return Err(format!("{} ended ({status})\n{}", self.name, self.log()));

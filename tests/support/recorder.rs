@@ -37,7 +37,8 @@ impl Recorded {
     /// The body as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.body)))
     }
 
     /// The first field of this name.
@@ -201,8 +202,11 @@ impl Recorder {
     #[track_caller]
     fn wait_until(&self, what: &str, is_so: impl Fn(&Log) -> bool) {
         let log = self.shared.log();
-        let (log, waited) =
-            self.shared.changed.wait_timeout_while(log, PATIENCE, |log| !is_so(log)).expect("no recorder thread panics");
+        let (log, waited) = self
+            .shared
+            .changed
+            .wait_timeout_while(log, PATIENCE, |log| !is_so(log))
+            .expect("no recorder thread panics");
         assert!(!waited.timed_out(), "waited in vain for {what}; requests so far: {:#?}", log.requests);
     }
 }
@@ -235,7 +239,9 @@ impl Shared {
             log.connections.len() - 1
         };
         self.changed.notify_all();
-        let Ok(mut reader) = stream.try_clone() else { return };
+        let Ok(mut reader) = stream.try_clone() else {
+            return;
+        };
         let shared = Arc::clone(self);
         thread::spawn(move || {
             let mut piece = vec![0; 64 * 1024];

@@ -77,7 +77,8 @@ impl Reply {
     /// A stream of these bytes, each piece flushed on its own: events cut wherever the test likes.
     pub(crate) fn sse_raw(pieces: Vec<Vec<u8>>) -> Reply {
         let body = Body::Chunks(pieces);
-        Reply { status: 200, headers: Vec::new(), body, after: After::KeepAlive }.header("Content-Type", "text/event-stream")
+        Reply { status: 200, headers: Vec::new(), body, after: After::KeepAlive }
+            .header("Content-Type", "text/event-stream")
     }
 
     /// A stream that the test feeds while it runs.
@@ -253,9 +254,13 @@ fn mcp_result(message: &Value) -> Option<Value> {
             "structuredContent": params.get("arguments").cloned().unwrap_or_else(|| json!({})),
         }),
         "prompts/list" => json!({ "prompts": [{ "name": "greet" }] }),
-        "prompts/get" => json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": params["name"] } }] }),
+        "prompts/get" => {
+            json!({ "messages": [{ "role": "user", "content": { "type": "text", "text": params["name"] } }] })
+        }
         "resources/list" => json!({ "resources": [{ "uri": "note://one", "name": "one" }] }),
-        "resources/templates/list" => json!({ "resourceTemplates": [{ "uriTemplate": "note://{name}", "name": "note" }] }),
+        "resources/templates/list" => {
+            json!({ "resourceTemplates": [{ "uriTemplate": "note://{name}", "name": "note" }] })
+        }
         "resources/read" => json!({ "contents": [{ "uri": params["uri"], "text": "a note" }] }),
         _ => return None,
     })

@@ -70,7 +70,8 @@ impl Client {
         };
         let input = json!({ "url": url, "token": token, "mode": mode, "steps": steps }).to_string();
         let finished = process::run(&mut sdk_program(program), input.as_bytes()).success();
-        let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?} of {self:?}"));
+        let parse =
+            |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?} of {self:?}"));
         finished.stdout.lines().map(parse).collect()
     }
 }

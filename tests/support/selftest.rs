@@ -15,7 +15,9 @@ fn recorder_keeps_every_request_as_it_came() {
     let recorder = Recorder::start();
     let mut connection = Connection::open(recorder.address());
 
-    connection.send(b"POST /mcp HTTP/1.1\r\nhOsT: x\r\nX-A: 1\r\nx-a: 2\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{ }\r\n0\r\n\r\n");
+    connection.send(
+        b"POST /mcp HTTP/1.1\r\nhOsT: x\r\nX-A: 1\r\nx-a: 2\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{ }\r\n0\r\n\r\n",
+    );
     connection.response();
     connection.send(&Request::post("/other?q=1").body("second").to_bytes("x"));
     connection.response();
@@ -90,7 +92,8 @@ fn recorder_works_on_a_unix_socket_and_behind_tls() {
     let (ca, stranger) = (Identity::authority("ours"), Identity::authority("a stranger's"));
     let recorder = Recorder::start_tls(&ca.sign(&["up.test"]), None);
     assert!(tls::connect(recorder.address(), "up.test", &stranger).is_err());
-    let mut connection = Connection::on(tls::connect(recorder.address(), "up.test", &ca).expect("it is signed by ours"));
+    let mut connection =
+        Connection::on(tls::connect(recorder.address(), "up.test", &ca).expect("it is signed by ours"));
     connection.send(&Request::mcp("/mcp", "{}").to_bytes("x"));
     assert_eq!(connection.response().status, 202);
     assert_eq!(recorder.n_connections(), 1);

@@ -72,7 +72,8 @@ pub(crate) fn terminate(
     let config = match clients_ca {
         None => tls::ServerConfig::builder().with_no_client_auth(),
         Some(ca) => {
-            let verifier = tls::WebPkiClientVerifier::builder(Arc::new(ca.roots())).build().expect("the authority is a root");
+            let verifier =
+                tls::WebPkiClientVerifier::builder(Arc::new(ca.roots())).build().expect("the authority is a root");
             tls::ServerConfig::builder().with_client_cert_verifier(verifier)
         }
     };
@@ -125,7 +126,10 @@ pub(crate) fn connect(address: SocketAddr, server_name: &str, authority: &Identi
     connected.recv().expect("the thread answers").map(|()| theirs)
 }
 
-async fn bridge(mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin, plain: UnixStream) -> io::Result<()> {
+async fn bridge(
+    mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    plain: UnixStream,
+) -> io::Result<()> {
     plain.set_nonblocking(true)?;
     let mut plain = tokio::net::UnixStream::from_std(plain)?;
     tokio::io::copy_bidirectional(&mut stream, &mut plain).await?;

@@ -82,7 +82,10 @@ impl Framing {
                 let mut piece = vec![0; usize::try_from(left.min(64 * 1024)).expect("at most 64 KiB")];
                 let n = reader.read(&mut piece)?;
                 if n == 0 {
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{left} bytes of the body are missing")));
+                    return Err(io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        format!("{left} bytes of the body are missing"),
+                    ));
                 }
                 piece.truncate(n);
                 *self = if left == n as u64 { Framing::Done } else { Framing::Length(left - n as u64) };
@@ -136,7 +139,8 @@ pub(crate) fn read_head(reader: &mut impl BufRead) -> io::Result<Option<Head>> {
 fn read_chunk(reader: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let line = read_line(reader)?.ok_or_else(|| cut("a chunk's length"))?;
     let digits = line.split(';').next().unwrap_or_default().trim();
-    let length = u64::from_str_radix(digits, 16).map_err(|_| io::Error::other(format!("not a chunk's length: {line:?}")))?;
+    let length =
+        u64::from_str_radix(digits, 16).map_err(|_| io::Error::other(format!("not a chunk's length: {line:?}")))?;
     let mut chunk = Vec::new();
     if reader.take(length).read_to_end(&mut chunk)? as u64 != length {
         return Err(cut("a chunk"));

@@ -50,21 +50,14 @@ impl House {
     /// All lines of all segments, which must be whole and JSON.
     #[track_caller]
     fn records(&self) -> Vec<serde_json::Value> {
-        let text: Vec<u8> = self
-            .segments()
-            .iter()
-            .flat_map(|name| self.text(name))
-            .collect();
+        let text: Vec<u8> = self.segments().iter().flat_map(|name| self.text(name)).collect();
         assert!(text.ends_with(b"\n"), "the log ends within a line");
         let lines = text.split_inclusive(|b| *b == b'\n');
-        lines
-            .map(|line| serde_json::from_slice(line).expect("a line is JSON"))
-            .collect()
+        lines.map(|line| serde_json::from_slice(line).expect("a line is JSON")).collect()
     }
 
     fn events(&self) -> Vec<String> {
-        let event =
-            |record: &serde_json::Value| record["event"].as_str().expect("a word").to_owned();
+        let event = |record: &serde_json::Value| record["event"].as_str().expect("a word").to_owned();
         self.records().iter().map(event).collect()
     }
 
@@ -93,19 +86,11 @@ impl House {
 }
 
 fn decision(object: &str) -> Event<'_> {
-    Event {
-        object: Some(object),
-        decision: Some(Decision::Allowed),
-        ..Event::new(Kind::Decision)
-    }
+    Event { object: Some(object), decision: Some(Decision::Allowed), ..Event::new(Kind::Decision) }
 }
 
 fn result(object: &str) -> Event<'_> {
-    Event {
-        object: Some(object),
-        outcome: Some("completed"),
-        ..Event::new(Kind::Result)
-    }
+    Event { object: Some(object), outcome: Some("completed"), ..Event::new(Kind::Result) }
 }
 
 async fn record(audit: &Audit, object: &str) -> Result<u64, Unavailable> {

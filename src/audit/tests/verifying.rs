@@ -4,9 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn lines(text: &[u8]) -> Vec<Vec<u8>> {
-    text.split_inclusive(|b| *b == b'\n')
-        .map(<[u8]>::to_vec)
-        .collect()
+    text.split_inclusive(|b| *b == b'\n').map(<[u8]>::to_vec).collect()
 }
 
 #[tokio::test]
@@ -69,10 +67,7 @@ async fn the_end_of_a_finished_segment_cannot_be_cut_off() {
 
     for end in 0..text.len() {
         fs::write(house.path(&name), &text[..end]).expect("written");
-        let fault = house
-            .verify()
-            .fault
-            .unwrap_or_else(|| panic!("cut at {end}"));
+        let fault = house.verify().fault.unwrap_or_else(|| panic!("cut at {end}"));
         assert_eq!(fault.file, name);
     }
 }
@@ -83,13 +78,8 @@ async fn nothing_can_be_added_to_a_finished_segment() {
     let name = house.segments().remove(0);
     let mut text = house.text(&name);
     let last = lines(&text).pop().expect("a line");
-    let mut head = chain::unseal(last.strip_suffix(b"\n").expect("whole"))
-        .expect("a record")
-        .head;
-    let stamp = chain::Stamp {
-        at_ms: 0,
-        mono_ms: 0,
-    };
+    let mut head = chain::unseal(last.strip_suffix(b"\n").expect("whole")).expect("a record").head;
+    let stamp = chain::Stamp { at_ms: 0, mono_ms: 0 };
     chain::seal(&mut text, &mut head, stamp, "b", b",\"event\":\"decision\"");
     fs::write(house.path(&name), &text).expect("written");
 
@@ -267,11 +257,7 @@ fn apply(edit: &Edit, text: &[u8]) -> Vec<u8> {
         Edit::Insert(a, b) => bytes.insert(a % text.len(), b),
         Edit::Delete(a) => drop(bytes.remove(a % text.len())),
     }
-    if lines.concat() == text {
-        bytes
-    } else {
-        lines.concat()
-    }
+    if lines.concat() == text { bytes } else { lines.concat() }
 }
 
 proptest! {

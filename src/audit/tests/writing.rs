@@ -30,15 +30,9 @@ async fn only_who_asks_waits_for_the_disk() {
     let before = house.faults().syncs.load(SeqCst);
 
     let event = decision("read");
-    audit
-        .record(event, Durability::Written)
-        .await
-        .expect("written");
+    audit.record(event, Durability::Written).await.expect("written");
     audit.set_sync(Sync::Relaxed);
-    audit
-        .record(event, Durability::Synced)
-        .await
-        .expect("written");
+    audit.record(event, Durability::Synced).await.expect("written");
 
     assert_eq!(house.faults().syncs.load(SeqCst), before);
     assert_eq!(house.records().len(), 3);
@@ -63,11 +57,7 @@ async fn one_sync_serves_all_who_wait() {
     }
 
     seqs.sort_unstable();
-    assert_eq!(
-        seqs,
-        (2..=65).collect::<Vec<_>>(),
-        "one number each, after `start`"
-    );
+    assert_eq!(seqs, (2..=65).collect::<Vec<_>>(), "one number each, after `start`");
     let syncs = house.faults().syncs.load(SeqCst) - before;
     assert!(syncs < 16, "{syncs} syncs for 64 records");
     assert_eq!(house.assert_sound().records, 65);
@@ -83,10 +73,7 @@ async fn numbers_and_monotonic_times_rise_together() {
             let audit = audit.clone();
             tokio::spawn(async move {
                 for _ in 0..100 {
-                    audit
-                        .record(decision("t"), Durability::Written)
-                        .await
-                        .expect("written");
+                    audit.record(decision("t"), Durability::Written).await.expect("written");
                 }
             })
         })
@@ -95,11 +82,7 @@ async fn numbers_and_monotonic_times_rise_together() {
         task.await.expect("no panic");
     }
 
-    let times: Vec<_> = house
-        .records()
-        .iter()
-        .map(|r| r["mono_ms"].as_u64())
-        .collect();
+    let times: Vec<_> = house.records().iter().map(|r| r["mono_ms"].as_u64()).collect();
     assert!(times.is_sorted());
 }
 
@@ -142,18 +125,10 @@ async fn a_full_disk_refuses_and_leaves_no_half_line() {
 
     assert!(audit.is_available());
     house.assert_sound();
-    assert_eq!(
-        house.events(),
-        ["start", "decision", "decision", "recovered"]
-    );
+    assert_eq!(house.events(), ["start", "decision", "decision", "recovered"]);
     let note = &house.records()[3];
     assert_eq!(note["refused"], 29);
-    assert!(
-        note["detail"]
-            .as_str()
-            .expect("a cause")
-            .starts_with("cannot write to")
-    );
+    assert!(note["detail"].as_str().expect("a cause").starts_with("cannot write to"));
 }
 
 #[tokio::test]
@@ -183,9 +158,7 @@ async fn results_are_kept_while_the_disk_is_full() {
 
     let records = house.records();
     let results = records.iter().filter(|r| r["event"] == "result");
-    let objects: Vec<_> = results
-        .map(|r| r["object"].as_str().expect("a name"))
-        .collect();
+    let objects: Vec<_> = results.map(|r| r["object"].as_str().expect("a name")).collect();
     assert_eq!(objects, ["tool-0", "tool-1", "tool-2", "tool-3", "tool-4"]);
     assert_eq!(audit.dropped(), 0);
     house.assert_sound();
@@ -200,19 +173,14 @@ async fn results_that_do_not_fit_are_counted_and_the_log_says_so() {
     record(&audit, "never").await.expect_err("no room");
 
     (0..100).for_each(|_| audit.record_later(result("t")));
-    eventually("some are lost", || {
-        audit.dropped() > 0 && audit.queued() == 0
-    });
+    eventually("some are lost", || audit.dropped() > 0 && audit.queued() == 0);
     house.faults().room.store(0, SeqCst);
     eventually("available again", || audit.is_available());
 
     audit.close();
     let records = house.records();
     let kept = records.iter().filter(|r| r["event"] == "result").count() as u64;
-    let note = records
-        .iter()
-        .find(|r| r["event"] == "recovered")
-        .expect("a note");
+    let note = records.iter().find(|r| r["event"] == "recovered").expect("a note");
     assert_eq!(kept + audit.dropped(), 100);
     assert_eq!(note["dropped"], audit.dropped());
 }
@@ -240,9 +208,7 @@ async fn a_half_line_that_cannot_be_cut_off_is_cut_off_later() {
     house.faults().is_cut_broken.store(true, SeqCst);
     record(&audit, "never").await.expect_err("no room");
     house.faults().room.store(0, SeqCst);
-    record(&audit, "never")
-        .await
-        .expect_err("the half line is still there");
+    record(&audit, "never").await.expect_err("the half line is still there");
 
     house.faults().is_cut_broken.store(false, SeqCst);
     record(&audit, "after").await.expect("written");
@@ -303,10 +269,7 @@ async fn a_directory_that_is_none_refuses_until_it_is_one() {
 
     let refused = record(&audit, "never").await.expect_err("nowhere to write");
 
-    assert!(
-        refused.to_string().starts_with("cannot create"),
-        "{refused}"
-    );
+    assert!(refused.to_string().starts_with("cannot create"), "{refused}");
     fs::remove_file(&house.settings.directory).expect("removed");
     fs::rename(&away, &house.settings.directory).expect("moved back");
     record(&audit, "after").await.expect("written");
@@ -325,9 +288,7 @@ async fn long_segments_are_followed_by_new_ones_without_loss() {
             let audit = audit.clone();
             tokio::spawn(async move {
                 for i in 0..50 {
-                    record(&audit, &format!("{task}-{i}"))
-                        .await
-                        .expect("written");
+                    record(&audit, &format!("{task}-{i}")).await.expect("written");
                 }
             })
         })
@@ -339,10 +300,7 @@ async fn long_segments_are_followed_by_new_ones_without_loss() {
     let report = house.assert_sound();
     assert!(report.segments > 5, "{} segments", report.segments);
     let records = house.records();
-    let mut objects: Vec<_> = records
-        .iter()
-        .filter_map(|r| r["object"].as_str())
-        .collect();
+    let mut objects: Vec<_> = records.iter().filter_map(|r| r["object"].as_str()).collect();
     objects.sort_unstable();
     objects.dedup();
     assert_eq!(objects.len(), 400);
@@ -361,6 +319,26 @@ async fn what_is_queued_is_written_before_the_log_closes() {
     assert_eq!(house.records().len(), 1001);
     let refused = record(&audit, "after").await;
     assert!(matches!(refused, Err(Unavailable::Closed)), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_flood_of_strangers_is_counted_not_written() {
+    let house = House::new();
+    let audit = house.open();
+    (0..3000).for_each(|_| audit.record_stranger(Event::new(Kind::Refused)));
+
+    audit.close();
+
+    let records = house.records();
+    let refused = records.iter().filter(|r| r["event"] == "refused");
+    let (mut written, mut unrecorded) = (0, 0);
+    for record in refused {
+        unrecorded += record["unrecorded"].as_u64().unwrap_or(0);
+        written += 1;
+    }
+    // The last record stands for those after it alone.
+    assert_eq!(written - 1 + unrecorded, 3000);
+    assert!(written < 1500, "{written} records");
 }
 
 #[tokio::test]

@@ -19,28 +19,16 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
 
     let path = Path::root().key("timeouts");
     let times = &config.timeouts;
-    let gateway = [
-        ("head", times.head),
-        ("body", times.body),
-        ("write", times.write),
-        ("keep_alive", times.keep_alive),
-    ];
+    let gateway =
+        [("head", times.head), ("body", times.body), ("write", times.write), ("keep_alive", times.keep_alive)];
     // `drain` may be nothing: stop at once.
     periods(&gateway, &path, problems);
 
     for (name, Upstream::Http(http)) in &config.upstreams {
-        let path = Path::root()
-            .key("upstreams")
-            .key(name)
-            .key("http")
-            .key("timeouts");
+        let path = Path::root().key("upstreams").key(name).key("http").key("timeouts");
         let times = &http.timeouts;
-        let upstream = [
-            ("connect", times.connect),
-            ("answer", times.answer),
-            ("idle", times.idle),
-            ("total", times.total),
-        ];
+        let upstream =
+            [("connect", times.connect), ("answer", times.answer), ("idle", times.idle), ("total", times.total)];
         periods(&upstream, &path, problems);
     }
 }

@@ -11,9 +11,7 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
     let public = config.public_url.as_ref().and_then(|url| {
         let parsed = url.parse::<Origin>();
         let refused = |malformed: crate::config::Malformed| malformed.at(root.key("public_url"));
-        parsed
-            .map_err(|malformed| problems.push(refused(malformed)))
-            .ok()
+        parsed.map_err(|malformed| problems.push(refused(malformed))).ok()
     });
     if let Some(address) = agents {
         agent_listener(config, address, problems);
@@ -31,9 +29,8 @@ fn address(text: &str, path: &Path, problems: &mut Vec<Problem>) -> Option<Socke
     let parsed = text.parse();
     if parsed.is_err() {
         problems.push(
-            Problem::new(path, format!("`{text}` is no address to listen on")).hint(
-                "write address and port, like `127.0.0.1:8080`, `0.0.0.0:8443` or `[::1]:8080`",
-            ),
+            Problem::new(path, format!("`{text}` is no address to listen on"))
+                .hint("write address and port, like `127.0.0.1:8080`, `0.0.0.0:8443` or `[::1]:8080`"),
         );
     }
     parsed.ok()
@@ -59,11 +56,8 @@ fn agent_listener(config: &Config, address: SocketAddr, problems: &mut Vec<Probl
     }
     if config.public_url.is_none() && (!is_local || is_covered) {
         problems.push(
-            Problem::new(
-                &path,
-                "`public_url` is missing, and clients do not come by this address alone",
-            )
-            .hint("write the URL that clients type, like `public_url: https://mcp.example.com`"),
+            Problem::new(&path, "`public_url` is missing, and clients do not come by this address alone")
+                .hint("write the URL that clients type, like `public_url: https://mcp.example.com`"),
         );
     }
 }
@@ -79,21 +73,13 @@ fn public_url(config: &Config, origin: &Origin, is_local: bool, problems: &mut V
     }
     if !origin.is_https() && !origin.is_loopback() {
         problems.push(
-            Problem::new(
-                path,
-                format!(
-                    "`{origin}` is not `https`, so tokens and passwords could be read on the way"
-                ),
-            )
-            .hint("write `https://`. Plain `http` works for this machine only"),
+            Problem::new(path, format!("`{origin}` is not `https`, so tokens and passwords could be read on the way"))
+                .hint("write `https://`. Plain `http` works for this machine only"),
         );
     } else if !origin.is_https() && config.tls.is_some() {
         problems.push(
-            Problem::new(
-                path,
-                format!("`{origin}` is `http`, but the listener speaks TLS"),
-            )
-            .hint("write `https://`, or remove `tls`"),
+            Problem::new(path, format!("`{origin}` is `http`, but the listener speaks TLS"))
+                .hint("write `https://`, or remove `tls`"),
         );
     } else if origin.is_https() && is_local && !is_covered(config) {
         // One that is not local and not covered was refused already.
@@ -114,11 +100,8 @@ fn metrics(config: &Config, agents: Option<SocketAddr>, problems: &mut Vec<Probl
     };
     if !is_local(address) && metrics.token.is_none() {
         problems.push(
-            Problem::new(
-                &path,
-                format!("`{address}` can be reached from other machines, without a token"),
-            )
-            .hint("add `token: { env: METRICS_TOKEN }`, or listen on `127.0.0.1`"),
+            Problem::new(&path, format!("`{address}` can be reached from other machines, without a token"))
+                .hint("add `token: { env: METRICS_TOKEN }`, or listen on `127.0.0.1`"),
         );
     }
     if agents.is_some_and(|agents| is_same(agents, address)) {
@@ -144,11 +127,8 @@ fn behind_proxy(config: &Config, problems: &mut Vec<Problem>) {
         match text.parse::<Network>() {
             Err(malformed) => problems.push(malformed.at(path.index(at))),
             Ok(network) if network.is_everyone() => problems.push(
-                Problem::warning(
-                    path.index(at),
-                    format!("`{text}` takes everyone for a proxy of ours"),
-                )
-                .hint("anyone who reaches this port can then say where a request came from"),
+                Problem::warning(path.index(at), format!("`{text}` takes everyone for a proxy of ours"))
+                    .hint("anyone who reaches this port can then say where a request came from"),
             ),
             Ok(_) => {}
         }
@@ -179,7 +159,6 @@ fn is_host(text: &str) -> bool {
     // The default port of one scheme is dropped, of the other kept.
     ["http", "https"].into_iter().any(|scheme| {
         let url = Url::parse(&format!("{scheme}://{text}"));
-        url.is_ok_and(|url| url.as_str() == format!("{scheme}://{text}/"))
-            && !text.contains(['@', '*', '/'])
+        url.is_ok_and(|url| url.as_str() == format!("{scheme}://{text}/")) && !text.contains(['@', '*', '/'])
     })
 }

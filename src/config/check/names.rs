@@ -33,10 +33,7 @@ impl<'a> Names<'a> {
         Names {
             upstreams: config.upstreams.keys().map(String::as_str).collect(),
             users: ours.chain(known.users.iter().copied()).collect(),
-            groups: groups
-                .map(String::as_str)
-                .chain(known.groups.iter().copied())
-                .collect(),
+            groups: groups.map(String::as_str).chain(known.groups.iter().copied()).collect(),
         }
     }
 }
@@ -55,17 +52,11 @@ fn users(config: &Config, known: Known<'_>, problems: &mut Vec<Problem>) {
             );
         }
         if !seen.insert(name) {
-            problems.push(Problem::new(
-                path.key("name"),
-                format!("user `{name}` stands twice"),
-            ));
+            problems.push(Problem::new(path.key("name"), format!("user `{name}` stands twice")));
         } else if known.users.contains(&name) {
             problems.push(
-                Problem::new(
-                    path.key("name"),
-                    format!("user `{name}` is in `data_dir/users.yaml` too"),
-                )
-                .hint("keep one of the two; `portcullis user` changes the other file"),
+                Problem::new(path.key("name"), format!("user `{name}` is in `data_dir/users.yaml` too"))
+                    .hint("keep one of the two; `portcullis user` changes the other file"),
             );
         }
         password(user, &path.key("password_hash"), problems);
@@ -91,17 +82,16 @@ const MEMORY_KIB_MAX: u32 = 1024 * 1024;
 /// The hash itself is not repeated in messages: it is half a password.
 fn password(user: &User, path: &Path, problems: &mut Vec<Problem>) {
     const HINT: &str = "run `portcullis user hash` and paste what it prints, in quotes";
-    let params = PasswordHash::new(&user.password_hash).ok().filter(|hash| {
-        hash.algorithm == ARGON2ID_IDENT && hash.salt.is_some() && hash.hash.is_some()
-    });
+    let params = PasswordHash::new(&user.password_hash)
+        .ok()
+        .filter(|hash| hash.algorithm == ARGON2ID_IDENT && hash.salt.is_some() && hash.hash.is_some());
     let params = params.and_then(|hash| Params::try_from(&hash).ok());
     let Some(params) = params else {
-        let message =
-            if user.password_hash.contains(['…', '<']) || user.password_hash.contains("...") {
-                "this stands for a password hash, but is none"
-            } else {
-                "not an Argon2id hash"
-            };
+        let message = if user.password_hash.contains(['…', '<']) || user.password_hash.contains("...") {
+            "this stands for a password hash, but is none"
+        } else {
+            "not an Argon2id hash"
+        };
         problems.push(Problem::new(path, message).hint(HINT));
         return;
     };
@@ -118,11 +108,7 @@ fn password(user: &User, path: &Path, problems: &mut Vec<Problem>) {
 // === Rules ===
 
 fn objects(rule: &Rule, path: &Path, names: &Names<'_>, problems: &mut Vec<Problem>) {
-    for (key, patterns) in [
-        ("tools", &rule.tools),
-        ("resources", &rule.resources),
-        ("prompts", &rule.prompts),
-    ] {
+    for (key, patterns) in [("tools", &rule.tools), ("resources", &rule.resources), ("prompts", &rule.prompts)] {
         for (at, pattern) in patterns.iter().enumerate() {
             let path = path.key(key).index(at);
             problems.extend(unknown_upstream(pattern, path, names));
@@ -141,8 +127,8 @@ fn unknown_upstream(pattern: &str, path: Path, names: &Names<'_>) -> Option<Prob
         let message = format!("no upstream matches `{upstream}`");
         return Some(Problem::new(path, message).hint(known("upstreams", &names.upstreams)));
     }
-    let hint = did_you_mean(upstream, names.upstreams.iter().copied())
-        .unwrap_or_else(|| known("upstreams", &names.upstreams));
+    let hint =
+        did_you_mean(upstream, names.upstreams.iter().copied()).unwrap_or_else(|| known("upstreams", &names.upstreams));
     Some(Problem::new(path, format!("unknown upstream `{upstream}`")).hint(hint))
 }
 
@@ -183,23 +169,14 @@ fn people(rule: &Rule, path: &Path, names: &Names<'_>, problems: &mut Vec<Proble
         let path = path.key("hold").key("approvers");
         let approvers = &hold.approvers;
         unknown("user", &approvers.users, &names.users, path.key("users"));
-        unknown(
-            "group",
-            &approvers.groups,
-            &names.groups,
-            path.key("groups"),
-        );
+        unknown("group", &approvers.groups, &names.groups, path.key("groups"));
     }
 }
 
 fn tests(config: &Config, names: &Names<'_>, problems: &mut Vec<Problem>) {
     for (at, test) in config.policy.tests.iter().enumerate() {
         let path = Path::root().key("policy").key("tests").index(at);
-        for (key, object) in [
-            ("tool", &test.tool),
-            ("resource", &test.resource),
-            ("prompt", &test.prompt),
-        ] {
+        for (key, object) in [("tool", &test.tool), ("resource", &test.resource), ("prompt", &test.prompt)] {
             let object = object.as_deref().unwrap_or_default();
             problems.extend(unknown_upstream(object, path.key(key), names));
         }

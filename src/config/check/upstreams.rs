@@ -1,8 +1,8 @@
 //! Where calls go, what is sent with them, and whether it can be read on the way.
 
-use crate::config::locate::names_secret;
 use crate::config::origin::is_loopback;
 use crate::config::problem::{Path, Problem};
+use crate::config::sensitive::{has_userinfo, holds_secret, names_secret, secret_parameter};
 use crate::config::{Config, HttpUpstream, Text, Upstream};
 use http::{HeaderName, HeaderValue};
 use std::collections::BTreeSet;
@@ -65,8 +65,7 @@ fn http(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
     if let Some(socket) = &upstream.socket {
         let len = socket.as_os_str().len();
         if len == 0 || len > SOCKET_PATH_MAX {
-            let message =
-                format!("a socket's path has 1 to {SOCKET_PATH_MAX} bytes, this one {len}");
+            let message = format!("a socket's path has 1 to {SOCKET_PATH_MAX} bytes, this one {len}");
             problems.push(Problem::new(path.key("socket"), message));
         }
     }
@@ -80,43 +79,22 @@ fn http(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
 /// The URL, or what is wrong with it. It is not repeated where it may hold a credential.
 fn endpoint(text: &str) -> Result<Url, (String, &'static str)> {
     const EXAMPLE: &str = "write it as `https://mcp.example.com/mcp`";
+    const HEADER: &str = "send it as a header: `headers: { Authorization: { env: NAME } }`";
+    let url = Url::parse(text).ok().filter(Url::has_host);
+    if url.as_ref().is_some_and(has_userinfo) {
+        return Err(("a URL with a user name or password in it".to_owned(), HEADER));
+    }
+    if let Some(name) = url.as_ref().and_then(secret_parameter) {
+        let message = format!("a URL with what looks like a credential in it: `{name}`");
+        return Err((message, HEADER));
+    }
     let is_written_out = text.starts_with("http://") || text.starts_with("https://");
-    let url = Url::parse(text)
-        .ok()
-        .filter(|url| url.has_host() && is_written_out);
-    let Some(url) = url else {
-        let shown = if text.contains(['@', '?']) {
-            "this"
-        } else {
-            &format!("`{text}`")
-        };
-        return Err((
-            format!("{shown} is no `http://` or `https://` URL"),
-            EXAMPLE,
-        ));
+    let Some(url) = url.filter(|_| is_written_out) else {
+        return Err((format!("`{text}` is no `http://` or `https://` URL"), EXAMPLE));
     };
-    if !url.username().is_empty() || url.password().is_some() {
-        const HEADER: &str = "send it as a header: `headers: { Authorization: { env: NAME } }`";
-        return Err((
-            "a URL with a user name or password in it".to_owned(),
-            HEADER,
-        ));
-    }
-    if let Some((key, _)) = url
-        .query_pairs()
-        .find(|(key, _)| names_secret(&key.replace('_', "-")))
-    {
-        const HEADER: &str = "send it as a header, which does not end up in logs: `headers: { … }`";
-        return Err((
-            format!("a URL with what looks like a credential in it: `{key}`"),
-            HEADER,
-        ));
-    }
     if url.fragment().is_some() {
-        return Err((
-            format!("`{text}` ends with a fragment, which no server sees"),
-            "leave out `#` and what follows",
-        ));
+        let message = format!("`{text}` ends with a fragment, which no server sees");
+        return Err((message, "leave out `#` and what follows"));
     }
     if text.contains(char::is_whitespace) || text.contains('\\') {
         return Err((format!("`{text}` is no URL as it is sent"), EXAMPLE));
@@ -136,15 +114,9 @@ fn headers(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
             refuse(format!("`{name}` is no header name"), None);
         } else if OURS.contains(&lower.as_str()) || lower.starts_with("mcp-") {
-            refuse(
-                format!("header `{name}` is set by the gateway"),
-                Some("remove it"),
-            );
+            refuse(format!("header `{name}` is set by the gateway"), Some("remove it"));
         } else if !seen.insert(lower) {
-            refuse(
-                format!("header `{name}` stands twice"),
-                Some("upper and lower case are the same here"),
-            );
+            refuse(format!("header `{name}` stands twice"), Some("upper and lower case are the same here"));
         }
         if let Text::Literal(text) = value {
             problems.extend(literal(name, text, &path));
@@ -154,23 +126,14 @@ fn headers(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
 
 /// The value is not repeated: whatever is wrong with it, it may be a credential.
 fn literal(name: &str, text: &str, path: &Path) -> Option<Problem> {
-    const ELSEWHERE: &str =
-        "write `{ env: NAME }` or `{ file: path }`: this file is copied and shown";
-    let scheme = text.split(' ').next().unwrap_or_default();
-    let is_credential = ["bearer", "basic"]
-        .iter()
-        .any(|word| scheme.eq_ignore_ascii_case(word));
-    if names_secret(&name.replace('_', "-")) || is_credential {
+    const ELSEWHERE: &str = "write `{ env: NAME }` or `{ file: path }`: this file is copied and shown";
+    if names_secret(name) || holds_secret(text) {
         let message = format!("the value of `{name}` looks like a credential");
         return Some(Problem::new(path, message).hint(ELSEWHERE));
     }
     let is_visible = text.bytes().all(|b| matches!(b, b' '..=b'~'));
-    if !is_visible || text.trim() != text || text.is_empty() || HeaderValue::from_str(text).is_err()
-    {
-        let problem = Problem::new(
-            path,
-            format!("the value of `{name}` cannot be sent in a header"),
-        );
+    if !is_visible || text.trim() != text || text.is_empty() || HeaderValue::from_str(text).is_err() {
+        let problem = Problem::new(path, format!("the value of `{name}` cannot be sent in a header"));
         return Some(problem.hint("visible ASCII characters, with no space at either end"));
     }
     None
@@ -181,15 +144,14 @@ fn tls(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut Vec<Probl
     let path = path.key("tls");
     match (&tls.cert, &tls.key) {
         (Some(_), None) => {
-            problems.push(Problem::new(path.key("cert"), "`cert` needs its `key`").at_key())
+            problems.push(Problem::new(path.key("cert"), "`cert` needs its `key`").at_key());
         }
         (None, Some(_)) => {
-            problems.push(Problem::new(path.key("key"), "`key` needs its `cert`").at_key())
+            problems.push(Problem::new(path.key("key"), "`key` needs its `cert`").at_key());
         }
         _ => {}
     }
-    let is_set =
-        tls.ca.is_some() || tls.cert.is_some() || tls.key.is_some() || tls.server_name.is_some();
+    let is_set = tls.ca.is_some() || tls.cert.is_some() || tls.key.is_some() || tls.server_name.is_some();
     if is_set && url.scheme() == "http" {
         problems.push(
             Problem::new(&path, "`tls` has no meaning for an `http://` URL")
@@ -211,17 +173,11 @@ fn tls(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut Vec<Probl
 /// What is sent over plain `http` to another machine can be read by whatever stands between.
 fn in_the_clear(upstream: &HttpUpstream, url: &Url, path: &Path, problems: &mut Vec<Problem>) {
     let is_here = upstream.socket.is_some() || url.host().is_some_and(|host| is_loopback(&host));
-    let secret = upstream
-        .headers
-        .iter()
-        .find(|(_, value)| matches!(value, Text::From(_)));
+    let secret = upstream.headers.iter().find(|(_, value)| matches!(value, Text::From(_)));
     if let (Some((name, _)), "http", false) = (secret, url.scheme(), is_here) {
         problems.push(
-            Problem::warning(
-                path.key("url"),
-                format!("`{name}` is sent to this server unencrypted"),
-            )
-            .hint("use `https://` unless you trust every network between"),
+            Problem::warning(path.key("url"), format!("`{name}` is sent to this server unencrypted"))
+                .hint("use `https://` unless you trust every network between"),
         );
     }
 }

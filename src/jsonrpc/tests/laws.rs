@@ -81,22 +81,14 @@ impl Speller<'_> {
 }
 
 fn spelled(value: &Value, choices: &[u8]) -> String {
-    let mut speller = Speller {
-        choices: choices.iter().cycle(),
-        out: String::new(),
-    };
+    let mut speller = Speller { choices: choices.iter().cycle(), out: String::new() };
     speller.value(value);
     speller.out
 }
 
 fn name() -> impl Strategy<Value = String> {
-    prop_oneof![
-        "[a-c]{0,2}",
-        vec(any::<char>(), 0..12).prop_map(String::from_iter)
-    ]
-    .prop_filter("reserved", |name| {
-        !name.starts_with("$serde_json::private::")
-    })
+    prop_oneof!["[a-c]{0,2}", vec(any::<char>(), 0..12).prop_map(String::from_iter)]
+        .prop_filter("reserved", |name| !name.starts_with("$serde_json::private::"))
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -117,10 +109,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 fn message() -> impl Strategy<Value = Value> {
-    let id = prop_oneof![
-        any::<i64>().prop_map(Value::from),
-        "\\PC{0,20}".prop_map(Value::from)
-    ];
+    let id = prop_oneof![any::<i64>().prop_map(Value::from), "\\PC{0,20}".prop_map(Value::from)];
     let params = btree_map(name(), value(), 0..6);
     (id, "\\PC{1,20}", params, value(), 0..5).prop_map(|(id, method, params, value, kind)| {
         let params: Value = params.into_iter().collect();
@@ -144,10 +133,7 @@ fn theirs(text: &str) -> Value {
     serde_json::from_str(text).expect("what is spelled is JSON")
 }
 
-const ROOMY: Limits = Limits {
-    depth: 64,
-    nodes: 100_000,
-};
+const ROOMY: Limits = Limits { depth: 64, nodes: 100_000 };
 
 /// Asks a node everything there is to ask.
 fn look_at_all_of(node: Node<'_>, text: &[u8], depth: usize) {
@@ -164,10 +150,7 @@ fn look_at_all_of(node: Node<'_>, text: &[u8], depth: usize) {
 }
 
 fn whole(text: &[u8]) -> Node<'_> {
-    let span = Span {
-        start: 0,
-        end: text.len(),
-    };
+    let span = Span { start: 0, end: text.len() };
     Node::of(text, span)
 }
 

@@ -20,10 +20,7 @@ fn depth_is_counted_from_the_message_itself() {
         let text = nested(depth);
 
         assert!(parsed(&text, depth, 1000).is_ok());
-        assert_eq!(
-            parsed(&text, depth - 1, 1000),
-            Err(Fault::TooDeep { limit: depth - 1 })
-        );
+        assert_eq!(parsed(&text, depth - 1, 1000), Err(Fault::TooDeep { limit: depth - 1 }));
     }
 }
 
@@ -50,10 +47,7 @@ fn a_million_brackets_are_refused_at_the_limit() {
         for depth in [10_000, 1_000_000] {
             let text = format!(r#"{{"id":1,"params":{{"a":{}"#, bracket.repeat(depth));
 
-            assert_eq!(
-                parsed(&text, 64, 100_000),
-                Err(Fault::TooDeep { limit: 64 })
-            );
+            assert_eq!(parsed(&text, 64, 100_000), Err(Fault::TooDeep { limit: 64 }));
         }
     }
 }
@@ -71,9 +65,7 @@ fn nesting_costs_no_stack() {
                 panic!("no request");
             };
             let span = request.params.and_then(|params| params.get("a"));
-            Node::of(text.as_bytes(), span.expect("a"))
-                .elements()
-                .count()
+            Node::of(text.as_bytes(), span.expect("a")).elements().count()
         })
         .expect("a thread")
         .join()
@@ -93,10 +85,7 @@ fn many_names_are_compared_in_linear_time() {
 
         assert!(parsed(&text, 64, 200_000).is_ok());
         if escape == "k" {
-            assert!(matches!(
-                parsed(&twice, 64, 200_000),
-                Err(Fault::Duplicate { .. })
-            ));
+            assert!(matches!(parsed(&twice, 64, 200_000), Err(Fault::Duplicate { .. })));
         }
     }
 }
@@ -111,8 +100,6 @@ fn long_strings_and_names_are_no_matter() {
     let Message::Notification(Notification { params, .. }) = message else {
         panic!("no notification");
     };
-    let span = params
-        .and_then(|params| params.get(&long))
-        .expect("its member");
+    let span = params.and_then(|params| params.get(&long)).expect("its member");
     assert_eq!(span.cut(text.as_bytes()).len(), long.len() + 2);
 }

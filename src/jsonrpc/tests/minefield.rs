@@ -5,8 +5,7 @@ use super::*;
 
 /// A request with `value` as an argument.
 fn with(value: &[u8]) -> Vec<u8> {
-    let before =
-        br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":"#;
+    let before = br#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":"#;
     [before, value, b"}}}"].concat()
 }
 
@@ -191,10 +190,7 @@ fn names_reserved_by_serde_json_are_refused_at_any_depth() {
 fn a_body_is_one_message_and_nothing_else() {
     let good = r#"{"jsonrpc":"2.0","id":1,"method":"m"}"#;
     check_body(format!("\r\n\t {good} \n"), None);
-    for after in [
-        "x", "{}", "[]", ",", "}", "]", "\0", "//", "\u{a0}", "\u{c}", "1", "null", "\u{1a}",
-        "\u{1e}",
-    ] {
+    for after in ["x", "{}", "[]", ",", "}", "]", "\0", "//", "\u{a0}", "\u{c}", "1", "null", "\u{1a}", "\u{1e}"] {
         check_body(format!("{good}{after}"), SYNTAX);
     }
     check_body(format!("{good}\n{good}"), SYNTAX);
@@ -221,10 +217,7 @@ fn batches_are_refused_whatever_they_hold() {
         "[".to_owned(),
         "[1,".to_owned(),
     ] {
-        assert_eq!(
-            parse(body.as_bytes(), LIMITS).map_err(|error| error.fault),
-            Err(Fault::Batch)
-        );
+        assert_eq!(parse(body.as_bytes(), LIMITS).map_err(|error| error.fault), Err(Fault::Batch));
     }
 }
 

@@ -25,9 +25,8 @@ impl Policy {
         let mut problems = Vec::new();
         if config.rules.is_empty() {
             problems.push(
-                Problem::new(&path, "there are no rules").hint(
-                    "Nothing matched means denied, so at least one rule must allow something.",
-                ),
+                Problem::new(&path, "there are no rules")
+                    .hint("nothing matched means denied, so at least one rule must allow something"),
             );
         }
         check_names(&config.rules, &path, &mut problems);
@@ -38,14 +37,7 @@ impl Policy {
             .filter_map(|(at, rule)| compile_rule(rule, &path.index(at), &mut problems))
             .map(Arc::new)
             .collect();
-        if problems.is_empty() {
-            Ok(Policy {
-                index: Index::new(&rules),
-                rules,
-            })
-        } else {
-            Err(problems)
-        }
+        if problems.is_empty() { Ok(Policy { index: Index::new(&rules), rules }) } else { Err(problems) }
     }
 }
 
@@ -57,10 +49,7 @@ fn check_names(rules: &[config::Rule], path: &Path, problems: &mut Vec<Problem>)
         if rule.name.trim().is_empty() {
             problems.push(Problem::new(here, "the rule has an empty name"));
         } else if let Some(first) = first_with.get(&*rule.name) {
-            let message = format!(
-                "another rule, `rules[{first}]`, is called `{}` too",
-                rule.name
-            );
+            let message = format!("another rule, `rules[{first}]`, is called `{}` too", rule.name);
             problems.push(Problem::new(here, message));
         } else {
             first_with.insert(&rule.name, at);
@@ -70,21 +59,17 @@ fn check_names(rules: &[config::Rule], path: &Path, problems: &mut Vec<Problem>)
 
 /// `None` only beside a problem.
 fn compile_rule(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>) -> Option<Rule> {
-    let is_about_nothing =
-        rule.tools.is_empty() && rule.resources.is_empty() && rule.prompts.is_empty();
+    let is_about_nothing = rule.tools.is_empty() && rule.resources.is_empty() && rule.prompts.is_empty();
     if is_about_nothing {
         problems.push(
             Problem::new(path, format!("rule `{}` is about nothing", rule.name))
-                .hint("Say what it is about: `tools`, `resources` or `prompts`, each a list of `upstream/name`."),
+                .hint("say what it is about: `tools`, `resources` or `prompts`, each a list of `upstream/name`"),
         );
     }
     if !rule.resources.is_empty() && !rule.when.is_empty() {
         problems.push(
-            Problem::new(
-                path.key("when"),
-                "resources have no arguments that a condition could ask for",
-            )
-            .hint("Put the resources into a rule without `when`; a pattern can narrow the URI."),
+            Problem::new(path.key("when"), "resources have no arguments that a condition could ask for")
+                .hint("put the resources into a rule without `when`; a pattern can narrow the URI"),
         );
     }
     let effect = compile_effect(rule, path, problems);
@@ -106,9 +91,8 @@ fn compile_patterns(texts: &[String], path: &Path, problems: &mut Vec<Problem>) 
         match Pattern::parse(text) {
             Ok(pattern) => patterns.push(pattern),
             Err(what) => problems.push(
-                Problem::new(path.index(at), format!("the pattern `{text}` {what}")).hint(
-                    "Write `upstream/name`; `*` stands for any characters, `*/*` for everything.",
-                ),
+                Problem::new(path.index(at), format!("the pattern `{text}` {what}"))
+                    .hint("write `upstream/name`; `*` stands for any characters, `*/*` for everything"),
             ),
         }
     }
@@ -118,21 +102,14 @@ fn compile_patterns(texts: &[String], path: &Path, problems: &mut Vec<Problem>) 
 fn compile_who(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>) -> Who {
     let is_of_deny = rule.deny.is_some();
     let Some(who) = &rule.who else {
-        return Who {
-            is_of_deny,
-            ..Who::default()
-        };
+        return Who { is_of_deny, ..Who::default() };
     };
-    let lists = [
-        ("users", &who.users),
-        ("groups", &who.groups),
-        ("clients", &who.clients),
-        ("scopes", &who.scopes),
-    ];
+    let lists = [("users", &who.users), ("groups", &who.groups), ("clients", &who.clients), ("scopes", &who.scopes)];
     if lists.iter().all(|(_, list)| list.is_none()) {
-        problems.push(Problem::new(path, "`who` names nobody").hint(
-            "Leave `who` out for everybody, or name `users`, `groups`, `clients` or `scopes`.",
-        ));
+        problems.push(
+            Problem::new(path, "`who` names nobody")
+                .hint("leave `who` out for everybody, or name `users`, `groups`, `clients` or `scopes`"),
+        );
     }
     for (key, list) in lists {
         check_who_list(key, list.as_deref(), &path.key(key), problems);
@@ -150,41 +127,29 @@ fn compile_who(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>) ->
 fn check_who_list(key: &str, list: Option<&[String]>, path: &Path, problems: &mut Vec<Problem>) {
     let Some(list) = list else { return };
     if list.is_empty() {
-        problems.push(Problem::new(
-            path,
-            format!("`{key}` is an empty list, which nobody is in"),
-        ));
+        problems.push(Problem::new(path, format!("`{key}` is an empty list, which nobody is in")));
     }
     for (at, name) in list.iter().enumerate() {
         if key == "scopes" && !is_scope_token(name) {
-            problems.push(
-                Problem::new(path.index(at), format!("`{name}` is not a scope"))
-                    .hint("A scope is one or more printable ASCII characters without space, `\"` and `\\` (RFC 6749 §3.3)."),
-            );
-        } else if name.is_empty() {
-            problems.push(Problem::new(
-                path.index(at),
-                format!("`{key}` has an empty name"),
+            problems.push(Problem::new(path.index(at), format!("`{name}` is not a scope")).hint(
+                "a scope is one or more printable ASCII characters without space, `\"` and `\\` (RFC 6749 §3.3)",
             ));
+        } else if name.is_empty() {
+            problems.push(Problem::new(path.index(at), format!("`{key}` has an empty name")));
         }
     }
 }
 
 /// RFC 6749 §3.3: `1*( %x21 / %x23-5B / %x5D-7E )`.
 fn is_scope_token(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\')
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\')
 }
 
 /// Exactly one of `allow`, `deny`, `hold`.
 fn compile_effect(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>) -> Option<Effect> {
     match (&rule.allow, &rule.deny, &rule.hold) {
         (Some(allow), None, None) => Some(Effect::Allow { reads: allow.reads }),
-        (None, Some(deny), None) => Some(Effect::Deny {
-            reason: deny.reason.as_deref().map(Box::from),
-        }),
+        (None, Some(deny), None) => Some(Effect::Deny { reason: deny.reason.as_deref().map(Box::from) }),
         (None, None, Some(hold)) => {
             check_hold(rule, hold, path, problems);
             let signals = compile_signals(hold, &path.key("hold").key("signals"), problems);
@@ -199,24 +164,15 @@ fn compile_effect(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>)
         }
         (None, None, None) => {
             problems.push(
-                Problem::new(
-                    path,
-                    format!("rule `{}` does not say what to do", rule.name),
-                )
-                .hint("Write exactly one of `allow: {}`, `deny: {}` and `hold: {…}`."),
+                Problem::new(path, format!("rule `{}` does not say what to do", rule.name))
+                    .hint("write exactly one of `allow: {}`, `deny: {}` and `hold: {…}`"),
             );
             None
         }
         _ => {
             problems.push(
-                Problem::new(
-                    path,
-                    format!(
-                        "rule `{}` says more than one of `allow`, `deny` and `hold`",
-                        rule.name
-                    ),
-                )
-                .hint("Write one rule for each; deny beats hold beats allow."),
+                Problem::new(path, format!("rule `{}` says more than one of `allow`, `deny` and `hold`", rule.name))
+                    .hint("write one rule for each; deny beats hold beats allow"),
             );
             None
         }
@@ -228,30 +184,21 @@ fn check_hold(rule: &config::Rule, hold: &config::Hold, path: &Path, problems: &
         if !patterns.is_empty() {
             problems.push(
                 Problem::new(path.key(key), format!("{key} cannot be held"))
-                    .hint("Only tool calls can wait for a person; allow or deny the rest in another rule."),
+                    .hint("only tool calls can wait for a person; allow or deny the rest in another rule"),
             );
         }
     }
     let approvers = path.key("hold").key("approvers");
-    let lists = [
-        ("users", &hold.approvers.users),
-        ("groups", &hold.approvers.groups),
-    ];
+    let lists = [("users", &hold.approvers.users), ("groups", &hold.approvers.groups)];
     if lists.iter().all(|(_, list)| list.is_empty()) {
         problems.push(
-            Problem::new(
-                &approvers,
-                format!("rule `{}` names nobody who may approve", rule.name),
-            )
-            .hint("Name `users`, `groups` or both."),
+            Problem::new(&approvers, format!("rule `{}` names nobody who may approve", rule.name))
+                .hint("name `users`, `groups` or both"),
         );
     }
     for (key, list) in lists {
         for (at, _) in list.iter().enumerate().filter(|(_, name)| name.is_empty()) {
-            problems.push(Problem::new(
-                approvers.key(key).index(at),
-                format!("`{key}` has an empty name"),
-            ));
+            problems.push(Problem::new(approvers.key(key).index(at), format!("`{key}` has an empty name")));
         }
     }
 }
@@ -260,10 +207,7 @@ fn compile_signals(hold: &config::Hold, path: &Path, problems: &mut Vec<Problem>
     let mut signals = Vec::with_capacity(hold.signals.len());
     for (name, pattern) in &hold.signals {
         match build_regex(pattern, true) {
-            Ok(pattern) => signals.push(Signal {
-                name: name.as_str().into(),
-                pattern,
-            }),
+            Ok(pattern) => signals.push(Signal { name: name.as_str().into(), pattern }),
             Err(what) => problems.push(Problem::new(path.key(name), what)),
         }
     }
@@ -272,10 +216,7 @@ fn compile_signals(hold: &config::Hold, path: &Path, problems: &mut Vec<Problem>
 
 /// Finds `pattern` anywhere. `dot_takes_newlines` is what `(?s)` says.
 fn build_regex(pattern: &str, dot_takes_newlines: bool) -> Result<Regex, String> {
-    let built = RegexBuilder::new(pattern)
-        .size_limit(REGEX_BYTES_MAX)
-        .dot_matches_new_line(dot_takes_newlines)
-        .build();
+    let built = RegexBuilder::new(pattern).size_limit(REGEX_BYTES_MAX).dot_matches_new_line(dot_takes_newlines).build();
     built.map_err(|error| match error {
         regex::Error::CompiledTooBig(limit) => {
             format!("the regular expression takes more than {limit} bytes when compiled; use smaller repetitions")

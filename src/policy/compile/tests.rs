@@ -17,10 +17,7 @@ fn check_rule(keys: &str, expected: &str) {
 
 #[track_caller]
 fn check_when(condition: &str, expected: &str) {
-    check_rule(
-        &format!("tools: ['u/t'], when: {{ /x: {condition} }}, deny: {{}}"),
-        expected,
-    );
+    check_rule(&format!("tools: ['u/t'], when: {{ /x: {condition} }}, deny: {{}}"), expected);
 }
 
 #[test]
@@ -39,10 +36,7 @@ fn names_are_there_and_unique() {
 
 #[test]
 fn a_rule_says_exactly_one_thing_about_something() {
-    check_rule(
-        "tools: ['u/t']",
-        "policy.rules[0]: rule `r` does not say what to do",
-    );
+    check_rule("tools: ['u/t']", "policy.rules[0]: rule `r` does not say what to do");
     check_rule(
         "tools: ['u/t'], allow: {}, deny: {}",
         "policy.rules[0]: rule `r` says more than one of `allow`, `deny` and `hold`",
@@ -62,10 +56,7 @@ fn patterns_have_two_halves() {
 
 #[test]
 fn who_names_somebody() {
-    check_rule(
-        "tools: ['u/t'], who: {}, allow: {}",
-        "policy.rules[0].who: `who` names nobody",
-    );
+    check_rule("tools: ['u/t'], who: {}, allow: {}", "policy.rules[0].who: `who` names nobody");
     check_rule(
         "tools: ['u/t'], who: { users: [], groups: [''], scopes: ['a b', '', 'ü', 'a\"b', 'a\\b', 'mcp:write'] }, allow: {}",
         "policy.rules[0].who.users: `users` is an empty list, which nobody is in\n\
@@ -91,18 +82,9 @@ fn pointers_are_rfc_6901() {
 #[test]
 fn conditions_ask_something_that_can_be() {
     check_when("{}", "policy.rules[0].when./x: the condition is empty");
-    check_when(
-        "{ or_absent: true }",
-        "policy.rules[0].when./x: the condition is empty",
-    );
-    check_when(
-        "{ in: [] }",
-        "policy.rules[0].when./x.in: an empty list, which no value is in",
-    );
-    check_when(
-        "{ min: 5, max: 4.9 }",
-        "policy.rules[0].when./x.min: `min` 5 is above `max` 4.9",
-    );
+    check_when("{ or_absent: true }", "policy.rules[0].when./x: the condition is empty");
+    check_when("{ in: [] }", "policy.rules[0].when./x.in: an empty list, which no value is in");
+    check_when("{ min: 5, max: 4.9 }", "policy.rules[0].when./x.min: `min` 5 is above `max` 4.9");
     check_when(
         "{ present: false, max: 1 }",
         "policy.rules[0].when./x.present: `present: false` stands beside keys that only an argument that is there can fulfil",
@@ -135,10 +117,7 @@ fn a_number_that_was_rounded_is_refused() {
 
 #[test]
 fn regular_expressions_are_well_formed_and_small() {
-    check_when(
-        "{ matches: '(' }",
-        "policy.rules[0].when./x.matches: `(` is not a regular expression: unclosed group",
-    );
+    check_when("{ matches: '(' }", "policy.rules[0].when./x.matches: `(` is not a regular expression: unclosed group");
     check_when(
         "{ not_matches: 'a)|(b' }",
         "policy.rules[0].when./x.not_matches: `a)|(b` is not a regular expression: unopened group",
@@ -170,9 +149,8 @@ fn resources_have_no_arguments() {
 
 #[test]
 fn all_problems_come_at_once() {
-    let config = written(
-        "rules: [{ name: '', tools: ['*'] }, { name: b, tools: ['u/t'], when: { x: {} }, allow: {} }]",
-    );
+    let config =
+        written("rules: [{ name: '', tools: ['*'] }, { name: b, tools: ['u/t'], when: { x: {} }, allow: {} }]");
 
     let problems = Policy::compile(&config).expect_err("the policy has problems");
 

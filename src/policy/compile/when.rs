@@ -26,7 +26,7 @@ pub(super) fn compile(
             Err(what) => problems.push(
                 Problem::new(here, format!("`{pointer}` {what}"))
                     .at_key()
-                    .hint("Name the argument by JSON Pointer (RFC 6901): `/path`, `/options/force`, `/items/0`."),
+                    .hint("name the argument by JSON Pointer (RFC 6901): `/path`, `/options/force`, `/items/0`"),
             ),
         }
     }
@@ -34,37 +34,23 @@ pub(super) fn compile(
 }
 
 /// The keys that were written, each compiled for itself.
-fn compile_tests(
-    condition: &config::Condition,
-    is_allow: bool,
-    path: &Path,
-    problems: &mut Vec<Problem>,
-) -> Vec<Test> {
+fn compile_tests(condition: &config::Condition, is_allow: bool, path: &Path, problems: &mut Vec<Problem>) -> Vec<Test> {
     let mut tests = Vec::new();
     let mut add = |key: &str, test: Result<Test, String>| match test {
         Ok(test) => tests.push(test),
         Err(what) => problems.push(Problem::new(path.key(key), what)),
     };
     if let Some(value) = &condition.equals {
-        add(
-            "equals",
-            literals(std::slice::from_ref(value)).map(|values| Test::OneOf("equals", values)),
-        );
+        add("equals", literals(std::slice::from_ref(value)).map(|values| Test::OneOf("equals", values)));
     }
     if let Some(values) = &condition.r#in {
-        add(
-            "in",
-            literals(values).map(|values| Test::OneOf("in", values)),
-        );
+        add("in", literals(values).map(|values| Test::OneOf("in", values)));
     }
     if let Some(pattern) = &condition.matches {
         add("matches", whole(pattern, !is_allow).map(Test::Matches));
     }
     if let Some(pattern) = &condition.not_matches {
-        add(
-            "not_matches",
-            whole(pattern, !is_allow).map(Test::NotMatches),
-        );
+        add("not_matches", whole(pattern, !is_allow).map(Test::NotMatches));
     }
     if let Some(number) = &condition.min {
         add("min", limit(number).map(Test::Min));
@@ -73,10 +59,7 @@ fn compile_tests(
         add("max", limit(number).map(Test::Max));
     }
     if let Some(present) = condition.present {
-        add(
-            "present",
-            Ok(if present { Test::Present } else { Test::Absent }),
-        );
+        add("present", Ok(if present { Test::Present } else { Test::Absent }));
     }
     if let Some(limit) = condition.max_length {
         add("max_length", Ok(Test::MaxLength(limit)));
@@ -88,10 +71,7 @@ fn literals(values: &[serde_json::Value]) -> Result<Box<[Literal]>, String> {
     if values.is_empty() {
         return Err("an empty list, which no value is in".to_owned());
     }
-    values
-        .iter()
-        .map(|value| Literal::from_value(value).map_err(|what| format!("`{value}` {what}")))
-        .collect()
+    values.iter().map(|value| Literal::from_value(value).map_err(|what| format!("`{value}` {what}"))).collect()
 }
 
 fn limit(number: &serde_json::Number) -> Result<Box<str>, String> {
@@ -106,29 +86,21 @@ fn whole(pattern: &str, dot_takes_newlines: bool) -> Result<Regex, String> {
     build_regex(pattern, dot_takes_newlines)?;
     build_regex(&format!(r"\A(?:{pattern})\z"), dot_takes_newlines)
         // A comment at the end of a pattern under `(?x)` swallows our bracket, unless a line break ends it.
-        .or_else(|what| {
-            build_regex(&format!("\\A(?:{pattern}\n)\\z"), dot_takes_newlines).map_err(|_| what)
-        })
+        .or_else(|what| build_regex(&format!("\\A(?:{pattern}\n)\\z"), dot_takes_newlines).map_err(|_| what))
 }
 
 /// What cannot be seen in one key alone.
-fn check(
-    condition: &config::Condition,
-    tests: &[Test],
-    is_allow: bool,
-    path: &Path,
-    problems: &mut Vec<Problem>,
-) {
+fn check(condition: &config::Condition, tests: &[Test], is_allow: bool, path: &Path, problems: &mut Vec<Problem>) {
     if is_empty(condition) {
         problems.push(
             Problem::new(path, "the condition is empty")
-                .hint("To ask only whether the argument is there, write `present: true`."),
+                .hint("to ask only whether the argument is there, write `present: true`"),
         );
     }
     if condition.or_absent && is_allow {
         problems.push(
             Problem::new(path.key("or_absent"), "`or_absent` has no place in an allow")
-                .hint("An allow never takes an argument that is absent; write a second rule with `present: false`."),
+                .hint("an allow never takes an argument that is absent; write a second rule with `present: false`"),
         );
     } else if condition.or_absent && condition.present.is_some() {
         problems.push(
@@ -136,13 +108,16 @@ fn check(
                 path.key("or_absent"),
                 "`or_absent` and `present` say the same thing twice, or opposite things",
             )
-            .hint("Write one of them."),
+            .hint("write one of them"),
         );
     }
     if condition.present == Some(false) && tests.len() > 1 {
         problems.push(
-            Problem::new(path.key("present"), "`present: false` stands beside keys that only an argument that is there can fulfil")
-                .hint("Write it alone, or use `or_absent: true` in a deny or hold."),
+            Problem::new(
+                path.key("present"),
+                "`present: false` stands beside keys that only an argument that is there can fulfil",
+            )
+            .hint("write it alone, or use `or_absent: true` in a deny or hold"),
         );
     }
     check_types(condition, path, problems);
@@ -151,11 +126,10 @@ fn check(
 
 fn check_types(condition: &config::Condition, path: &Path, problems: &mut Vec<Problem>) {
     let asks_number = condition.min.is_some() || condition.max.is_some();
-    let asks_other = condition.matches.is_some()
-        || condition.not_matches.is_some()
-        || condition.max_length.is_some();
+    let asks_other = condition.matches.is_some() || condition.not_matches.is_some() || condition.max_length.is_some();
     if asks_number && asks_other {
-        let message = "`min` and `max` ask for a number, `matches`, `not_matches` and `max_length` for none: no value is both";
+        let message =
+            "`min` and `max` ask for a number, `matches`, `not_matches` and `max_length` for none: no value is both";
         problems.push(Problem::new(path, message));
     }
 }
@@ -172,26 +146,14 @@ fn check_limits(tests: &[Test], path: &Path, problems: &mut Vec<Problem>) {
     if let (Some(min), Some(max)) = (min, max)
         && number::compare(min, max) == Some(Ordering::Greater)
     {
-        problems.push(Problem::new(
-            path.key("min"),
-            format!("`min` {min} is above `max` {max}"),
-        ));
+        problems.push(Problem::new(path.key("min"), format!("`min` {min} is above `max` {max}")));
     }
 }
 
 /// `or_absent` alone asks nothing.
 fn is_empty(condition: &config::Condition) -> bool {
-    let config::Condition {
-        equals,
-        r#in,
-        matches,
-        not_matches,
-        min,
-        max,
-        present,
-        max_length,
-        or_absent: _,
-    } = condition;
+    let config::Condition { equals, r#in, matches, not_matches, min, max, present, max_length, or_absent: _ } =
+        condition;
     equals.is_none()
         && r#in.is_none()
         && matches.is_none()

@@ -1,0 +1,54 @@
+//! `portcullis serve`: runs the gateway until it is told to stop.
+
+use crate::clock::Clock;
+use crate::server;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub(super) fn run(file: &Path) -> anyhow::Result<ExitCode> {
+    start_log();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let served = runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let stop = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        server::run(file, Clock::System, stop, announce).await.map_err(|error| match error {
+            server::Error::Config(problems) => anyhow::Error::new(problems),
+            error => anyhow::Error::new(error),
+        })
+    });
+    // Tasks that still run belong to connections that were cut.
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+/// The one line on standard output, for scripts that wait for it.
+fn announce(addresses: server::Addresses) {
+    let mut line = format!("ready agent=http://{}", addresses.agent);
+    if let Some(metrics) = addresses.metrics {
+        line.push_str(&format!(" metrics=http://{metrics}"));
+    }
+    let mut out = std::io::stdout();
+    // A closed standard output is no reason not to serve.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// To standard error. `RUST_LOG` says what; without it, what an operator wants to see.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,pingora_core=error"));
+    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    // An error means that a log was started before, which is as good.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(is_terminal)
+        .with_writer(std::io::stderr)
+        .try_init();
+}

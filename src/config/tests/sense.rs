@@ -1,0 +1,366 @@
+//! Files of the right form that make no sense, or leave a door open.
+
+use super::{AROUND, FULL, check, messages};
+use crate::config::{Known, Upstream, UpstreamTimeouts, load};
+
+/// The beginning of a file, and what is said of it.
+const LISTENERS: &str = r#"
+listen: localhost:80
+=> error: `localhost:80` is no address to listen on (gateway.yaml:1:9)
+
+listen: 0.0.0.0:8080
+public_url: https://a.example
+=> error: `0.0.0.0:8080` can be reached from other machines, without TLS (gateway.yaml:1:9)
+
+listen: '[::]:8080'
+public_url: https://a.example
+=> error: `[::]:8080` can be reached from other machines, without TLS (gateway.yaml:1:9)
+
+listen: 10.0.0.1:8443
+tls: { cert: c, key: k }
+=> error: `public_url` is missing, and clients do not come by this address alone (gateway.yaml:1:9)
+
+listen: 127.0.0.1:8443
+tls: { cert: c, key: k }
+=> error: `public_url` is missing, and clients do not come by this address alone (gateway.yaml:1:9)
+
+behind_proxy: { from: [127.0.0.1] }
+public_url: http://a.example
+=> error: `http://a.example` is not `https`, so tokens and passwords could be read on the way (gateway.yaml:2:13)
+
+tls: { cert: c, key: k }
+public_url: http://127.0.0.1:8080
+=> error: `http://127.0.0.1:8080` is `http`, but the listener speaks TLS (gateway.yaml:2:13)
+
+public_url: https://a.example
+=> warning: `https://a.example` is `https`, but the listener speaks plain `http` (gateway.yaml:1:13)
+
+public_url: ftp://a.example
+=> error: `ftp://a.example` is neither `https` nor `http` (gateway.yaml:1:13)
+
+public_url: https://a.example/gateway
+tls: { cert: c, key: k }
+=> error: `https://a.example/gateway` has more than scheme, host and port (gateway.yaml:1:13)
+
+metrics: { listen: 0.0.0.0:9091 }
+=> error: `0.0.0.0:9091` can be reached from other machines, without a token (gateway.yaml:1:20)
+
+metrics: { listen: 127.0.0.1:8080 }
+=> error: `127.0.0.1:8080` is where agents connect (gateway.yaml:1:20)
+
+metrics: { listen: nowhere }
+=> error: `nowhere` is no address to listen on (gateway.yaml:1:20)
+
+public_url: https://a.example
+behind_proxy: { from: [10.0.0.1/8] }
+=> error: `10.0.0.1/8` begins in the middle of its block (gateway.yaml:2:24)
+
+public_url: https://a.example
+behind_proxy: { from: [0.0.0.0/0] }
+=> warning: `0.0.0.0/0` takes everyone for a proxy of ours (gateway.yaml:2:24)
+
+public_url: https://a.example
+behind_proxy: { from: [] }
+=> error: at least one is needed here (gateway.yaml:2:17)
+
+hosts: [https://a.example]
+=> error: `https://a.example` is no host as clients send it (gateway.yaml:1:9)
+
+hosts: [a.example/x]
+=> error: `a.example/x` is no host as clients send it (gateway.yaml:1:9)
+
+hosts: ['*']
+=> error: `*` is no host as clients send it (gateway.yaml:1:9)
+
+origins: ['*']
+=> error: `*` is no web origin (gateway.yaml:1:11)
+
+origins: ['null']
+=> error: `null` is no web origin (gateway.yaml:1:11)
+
+origins: [https://a.example/x]
+=> error: `https://a.example/x` has more than scheme, host and port (gateway.yaml:1:11)
+"#;
+
+/// Beginnings of files that nothing is said of.
+const GOOD_LISTENERS: &str = r#"
+listen: 127.0.0.1:0
+metrics: { listen: 127.0.0.1:0 }
+
+listen: '[::1]:8080'
+
+public_url: http://localhost:8080
+
+listen: 0.0.0.0:8443
+public_url: https://a.example/
+tls: { cert: c, key: k }
+
+listen: 10.0.0.1:80
+public_url: https://a.example
+behind_proxy: { from: [10.0.0.0/8, '::1'] }
+
+metrics: { listen: 0.0.0.0:9091, token: { env: T } }
+
+hosts: [a.example, 'a.example:80', 'a.example:443', 'a.example:8080', 10.0.0.1, '[::1]:80']
+
+origins: [https://a.example, 'http://localhost:6274']
+"#;
+
+/// `HASH` and its like stand for hashes.
+const USERS: &str = r#"
+identity: { users: [{ name: Alice, password_hash: HASH }] }
+=> error: `Alice` is no user name (gateway.yaml:1:29)
+
+identity: { users: [{ name: "", password_hash: HASH }] }
+=> error: `` is no user name (gateway.yaml:1:29)
+
+identity: { users: [{ name: alice, password_hash: HASH }, { password_hash: HASH, name: alice }] }
+=> error: user `alice` stands twice (gateway.yaml:1:278)
+
+identity: { users: [{ name: alice, password_hash: HASH, groups: [" a"] }] }
+=> error: ` a` is no group name (gateway.yaml:1:161)
+
+identity: { users: [{ name: alice, password_hash: "$argon2id$…" }] }
+=> error: this stands for a password hash, but is none (gateway.yaml:1:51)
+
+identity: { users: [{ name: alice, password_hash: hunter2 }] }
+=> error: not an Argon2id hash (gateway.yaml:1:51)
+
+identity: { users: [{ name: alice, password_hash: ARGON2I }] }
+=> error: not an Argon2id hash (gateway.yaml:1:51)
+
+identity: { users: [{ name: alice, password_hash: CHEAP }] }
+=> warning: this hash is cheap to guess: it takes only 64 KiB of memory (gateway.yaml:1:51)
+
+identity: { users: [{ name: alice, password_hash: DEAR }] }
+=> error: this hash takes 2097152 KiB of memory to check (gateway.yaml:1:51)
+"#;
+
+/// The upstream `github`, and what is said of it.
+const UPSTREAMS: &str = r#"
+{ url: ftp://a.example }
+=> error: `ftp://a.example` is no `http://` or `https://` URL (gateway.yaml:2:26)
+
+{ url: 'https:a.example' }
+=> error: `https:a.example` is no `http://` or `https://` URL (gateway.yaml:2:26)
+
+{ url: 'https://me:pw@a.example' }
+=> error: a URL with a user name or password in it (gateway.yaml:2:26)
+
+{ url: 'https://a.example/?api_key=x' }
+=> error: a URL with what looks like a credential in it: `api_key` (gateway.yaml:2:26)
+
+{ url: 'https://a.example/#x' }
+=> error: `https://a.example/#x` ends with a fragment, which no server sees (gateway.yaml:2:26)
+
+{ url: 'https://a.example/a b' }
+=> error: `https://a.example/a b` is no URL as it is sent (gateway.yaml:2:26)
+
+{ url: https://a.example, socket: '' }
+=> error: a socket's path has 1 to 107 bytes, this one 0 (gateway.yaml:2:53)
+
+{ url: https://a.example, tls: { cert: c } }
+=> error: `cert` needs its `key` (gateway.yaml:2:52)
+
+{ url: https://a.example, tls: { key: k } }
+=> error: `key` needs its `cert` (gateway.yaml:2:52)
+
+{ url: http://127.0.0.1, tls: { ca: c } }
+=> error: `tls` has no meaning for an `http://` URL (gateway.yaml:2:44)
+
+{ url: https://a.example, tls: { server_name: 'A.example' } }
+=> error: `A.example` is no host name (gateway.yaml:2:65)
+
+{ url: https://a.example, timeouts: { total: 0s } }
+=> error: zero leaves no time at all for `total` (gateway.yaml:2:64)
+
+{ url: http://a.example, headers: { Authorization: { env: A } } }
+=> warning: `Authorization` is sent to this server unencrypted (gateway.yaml:2:26)
+
+{ url: https://a.example/mcp, headers: { Host: a } }
+=> error: header `Host` is set by the gateway (gateway.yaml:2:60)
+
+{ url: https://a.example/mcp, headers: { Mcp-Session-Id: a } }
+=> error: header `Mcp-Session-Id` is set by the gateway (gateway.yaml:2:60)
+
+{ url: https://a.example/mcp, headers: { 'a b': c } }
+=> error: `a b` is no header name (gateway.yaml:2:60)
+
+{ url: https://a.example/mcp, headers: { X-A: b, x-a: c } }
+=> error: header `x-a` stands twice (gateway.yaml:2:68)
+
+{ url: https://a.example/mcp, headers: { X-A: 'bé' } }
+=> error: the value of `X-A` cannot be sent in a header (gateway.yaml:2:65)
+
+{ url: https://a.example/mcp, headers: { X-A: ' b' } }
+=> error: the value of `X-A` cannot be sent in a header (gateway.yaml:2:65)
+
+{ url: https://a.example/mcp, headers: { Authorization: Bearer abc } }
+=> error: the value of `Authorization` looks like a credential (gateway.yaml:2:75)
+
+{ url: https://a.example/mcp, headers: { X-Api-Key: abc } }
+=> error: the value of `X-Api-Key` looks like a credential (gateway.yaml:2:71)
+
+{ url: https://a.example/mcp, headers: { X-A: Basic abc } }
+=> error: the value of `X-A` looks like a credential (gateway.yaml:2:65)
+
+{ url: https://a.example/mcp, headers: { X-A: {} } }
+=> error: nothing is written here (gateway.yaml:2:60)
+
+{ url: https://a.example/mcp, headers: { X-A: { env: A, file: b } } }
+=> error: `file` cannot stand beside the key before it (gateway.yaml:2:75)
+
+{ url: https://a.example/mcp, headers: { X-A: { envv: A } } }
+=> error: unknown key `envv` (gateway.yaml:2:67)
+
+{ url: https://a.example/mcp, headers: { X-A: [a] } }
+=> error: expected a text or `{ env: … }` or `{ file: … }`, found a list (gateway.yaml:2:60)
+"#;
+
+const LIMITS: &str = r#"
+limits: { body: 1B }
+=> error: `1B` is not between `1KiB` and `256MiB` (gateway.yaml:1:17)
+
+limits: { answer: 1GiB }
+=> error: `1GiB` is not between `1KiB` and `256MiB` (gateway.yaml:1:19)
+
+limits: { depth: 1 }
+=> error: `1` is not between `8` and `512` (gateway.yaml:1:18)
+
+limits: { tokens: 0 }
+=> error: `0` is not between `1` and `10000000` (gateway.yaml:1:19)
+
+timeouts: { head: 0s }
+=> error: zero leaves no time at all for `head` (gateway.yaml:1:19)
+"#;
+
+/// Each block of `table` ends with the one thing that is said of it.
+#[track_caller]
+fn all_say(table: &str, file: impl Fn(&str) -> String) {
+    for block in table.trim().split("\n\n") {
+        let (part, expected) = block.split_once("\n=> ").expect("a block has an answer");
+        assert_eq!(messages(&file(part)), [expected], "{part}");
+    }
+}
+
+/// A good file that begins with `part`.
+fn beginning(part: &str) -> String {
+    format!("{part}\n{AROUND}")
+}
+
+#[test]
+fn listeners_that_are_left_open_are_refused() {
+    all_say(LISTENERS, beginning);
+}
+
+#[test]
+fn listeners_that_are_covered_are_good() {
+    for part in GOOD_LISTENERS.trim().split("\n\n") {
+        check(&beginning(part), "");
+    }
+}
+
+#[test]
+fn users_must_have_a_name_and_a_password_that_is_hard_to_guess() {
+    const HASH: &str =
+        "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI";
+    let quoted = |from: &str, to: &str| format!("\"{}\"", HASH.replace(from, to));
+
+    all_say(USERS, |part| {
+        let part = part
+            .replace("HASH", &quoted("", ""))
+            .replace("ARGON2I", &quoted("argon2id", "argon2i"))
+            .replace("CHEAP", &quoted("m=19456", "m=64"))
+            .replace("DEAR", &quoted("m=19456", "m=2097152"));
+        beginning(&part)
+    });
+}
+
+#[test]
+fn a_user_in_both_files_is_refused() {
+    let loaded = load(FULL, "g.yaml").expect("good");
+    let known = Known { users: &["alice"], groups: &[] };
+
+    let problems = loaded.check(known);
+
+    let messages: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+    assert_eq!(messages, ["user `alice` is in `data_dir/users.yaml` too"]);
+}
+
+#[test]
+fn upstreams_that_leak_or_cannot_work_are_refused() {
+    all_say(UPSTREAMS, |part| AROUND.replace("{ url: https://api.example.com/mcp }", part));
+}
+
+#[test]
+fn an_upstreams_name_is_a_part_of_its_url() {
+    let text = AROUND.replace("github:", "Git_Hub:").replace("github/*", "'*/*'");
+
+    assert_eq!(messages(&text), ["error: `Git_Hub` is no name for an upstream (gateway.yaml:2:3)"]);
+}
+
+#[test]
+fn times_that_are_not_written_are_the_defaults() {
+    let loaded = load(FULL, "g.yaml").expect("good");
+    let Upstream::Http(files) = &loaded.config.upstreams["files"];
+
+    assert_eq!(files.timeouts, UpstreamTimeouts::default());
+}
+
+#[test]
+fn limits_that_let_nothing_through_are_refused() {
+    all_say(LIMITS, beginning);
+}
+
+#[test]
+fn names_in_rules_must_exist() {
+    let text = AROUND.replace(
+        "rules: [{ name: r, tools: [github/*], allow: {} }]",
+        "\
+rules:
+    - { name: a, tools: [githb/x, 'a*/x', github/y], allow: {}, who: { users: [bob], groups: [op] } }
+    - { name: b, tools: [nothing/x], hold: { approvers: { groups: [admin] } } }
+  tests: [{ tool: gitub/x, user: bob, expect: deny }]",
+    );
+    let loaded = load(&text, "gateway.yaml").expect("form");
+    let known = Known { users: &["bop"], groups: &["ops", "admins"] };
+
+    let printed = loaded.check(known).to_string();
+    assert_eq!(
+        printed,
+        r#"error: unknown upstream `githb` (gateway.yaml:5:26)
+  5 |     - { name: a, tools: [githb/x, 'a*/x', github/y], allow: {}, who: { users: [bob], groups: [op] }
+    |                          ^^^^^^^
+hint: did you mean `github`?
+
+error: no upstream matches `a*` (gateway.yaml:5:35)
+  5 |     - { name: a, tools: [githb/x, 'a*/x', github/y], allow: {}, who: { users: [bob], groups: [op] }
+    |                                   ^^^^^^
+hint: upstreams: `github`
+
+warning: unknown user `bob` (gateway.yaml:5:80)
+  5 |     - { name: a, tools: [githb/x, 'a*/x', github/y], allow: {}, who: { users: [bob], groups: [op] }
+    |                                                                                ^^^
+hint: did you mean `bop`?
+
+warning: unknown group `op` (gateway.yaml:5:95)
+  5 | …s: [bob], groups: [op] } }
+    |                     ^^
+hint: did you mean `ops`?
+
+error: unknown upstream `nothing` (gateway.yaml:6:26)
+  6 |     - { name: b, tools: [nothing/x], hold: { approvers: { groups: [admin] } } }
+    |                          ^^^^^^^^^
+hint: upstreams: `github`
+
+warning: unknown group `admin` (gateway.yaml:6:68)
+  6 |     - { name: b, tools: [nothing/x], hold: { approvers: { groups: [admin] } } }
+    |                                                                    ^^^^^
+hint: did you mean `admins`?
+
+error: unknown upstream `gitub` (gateway.yaml:7:19)
+  7 |   tests: [{ tool: gitub/x, user: bob, expect: deny }]
+    |                   ^^^^^^^
+hint: did you mean `github`?"#
+    );
+}

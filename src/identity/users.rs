@@ -1,0 +1,314 @@
+//! The people of this gateway: those of `identity.users` and those of `data_dir/users.yaml`, which
+//! `portcullis user add` writes so that nobody has to edit a file to begin.
+
+use super::password::{PasswordHash, UnfitHash};
+use crate::config;
+use crate::store::files;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The group that may administer.
+pub const ADMINS: &str = "admins";
+
+/// The file in `data_dir`.
+const FILE: &str = "users.yaml";
+/// More is no file of ours.
+const LARGEST_FILE: u64 = 4 * 1024 * 1024;
+
+/// Everybody, by name. Part of a snapshot: made anew when one of the files changes, never changed.
+#[derive(Clone, Debug, Default)]
+pub struct Users {
+    by_name: HashMap<Arc<str>, Person>,
+    /// Checked against for a name that is nobody's, so that it costs what a real one costs.
+    decoy: Option<PasswordHash>,
+}
+
+/// One person.
+#[derive(Clone, Debug)]
+pub struct Person {
+    /// Their name.
+    pub name: Arc<str>,
+    /// Their groups.
+    pub groups: Arc<[String]>,
+    /// Their password, hashed.
+    pub password: PasswordHash,
+}
+
+/// What is wrong with the people as written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A name outside `[a-z0-9._@-]{1,64}`.
+    #[error("user name `{0}` is not of the form [a-z0-9._@-]{{1,64}}")]
+    Name(String),
+    /// Two of the same name.
+    #[error("user `{0}` is written twice; `gateway.yaml` and `users.yaml` in `data_dir` count together")]
+    Duplicate(String),
+    /// A password hash that cannot be used.
+    #[error("password_hash of user `{name}`: {why}")]
+    Hash {
+        /// Whose.
+        name: String,
+        /// What is wrong with it.
+        why: UnfitHash,
+    },
+    /// The file cannot be read or written.
+    #[error("cannot use {}", path.display())]
+    File {
+        /// `users.yaml` or its lock.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The file is not what `user add` writes.
+    #[error("cannot read {}", path.display())]
+    Syntax {
+        /// `users.yaml`.
+        path: PathBuf,
+        /// With line, column and snippet.
+        source: Box<serde_saphyr::Error>,
+    },
+}
+
+/// `users.yaml`, held by this process alone until it is dropped.
+#[derive(Debug)]
+pub struct UsersFile {
+    path: PathBuf,
+    users: Vec<config::User>,
+    _lock: File,
+}
+
+/// The file's form.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    users: Vec<config::User>,
+}
+
+/// The same, to write.
+#[derive(Serialize)]
+struct Written<'a> {
+    users: Vec<WrittenUser<'a>>,
+}
+
+#[derive(Serialize)]
+struct WrittenUser<'a> {
+    name: &'a str,
+    password_hash: &'a str,
+    groups: &'a [String],
+}
+
+// === impl Users ===
+
+impl Users {
+    /// The people of the configuration and of `data_dir/users.yaml`, which may be missing.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with one of them.
+    pub fn load(identity: &config::Identity, data_dir: &Path) -> Result<Users, Error> {
+        let from_file = read(&data_dir.join(FILE))?;
+        Users::of(identity.users.iter().chain(&from_file))
+    }
+
+    /// These people.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with one of them.
+    pub fn of<'a>(written: impl IntoIterator<Item = &'a config::User>) -> Result<Users, Error> {
+        let mut users = Users::default();
+        for user in written {
+            let person = Person::of(user)?;
+            users.decoy.get_or_insert_with(|| person.password.clone());
+            match users.by_name.entry(person.name.clone()) {
+                Entry::Occupied(_) => return Err(Error::Duplicate(user.name.clone())),
+                Entry::Vacant(free) => free.insert(person),
+            };
+        }
+        Ok(users)
+    }
+
+    /// The person of this name.
+    pub fn get(&self, name: &str) -> Option<&Person> {
+        self.by_name.get(name)
+    }
+
+    /// Everybody, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Person> {
+        self.by_name.values()
+    }
+
+    /// Whether there is nobody: the gateway waits for its first admin.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// A hash to check the password of a name that is nobody's against.
+    pub(super) fn decoy(&self) -> Option<PasswordHash> {
+        self.decoy.clone()
+    }
+}
+
+// === impl Person ===
+
+impl Person {
+    fn of(user: &config::User) -> Result<Person, Error> {
+        if !super::is_user_name(&user.name) {
+            return Err(Error::Name(user.name.clone()));
+        }
+        let password =
+            PasswordHash::parse(&user.password_hash).map_err(|why| Error::Hash { name: user.name.clone(), why })?;
+        Ok(Person { name: user.name.as_str().into(), groups: user.groups.as_slice().into(), password })
+    }
+
+    /// Whether they are in `group`.
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|it| it == group)
+    }
+}
+
+// === impl UsersFile ===
+
+impl UsersFile {
+    /// Reads the file and keeps other processes from changing it meanwhile.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is not of its form.
+    pub fn open(data_dir: &Path) -> Result<UsersFile, Error> {
+        let path = data_dir.join(FILE);
+        let failed = |source| Error::File { path: path.clone(), source };
+        files::make_private_dir(data_dir).map_err(failed)?;
+        let lock = files::lock(&data_dir.join("users.yaml.lock")).map_err(failed)?;
+        Ok(UsersFile { users: read(&path)?, path, _lock: lock })
+    }
+
+    /// Everybody: those of the file and of the configuration.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with one of them.
+    pub fn everybody(&self, identity: &config::Identity) -> Result<Users, Error> {
+        Users::of(identity.users.iter().chain(&self.users))
+    }
+
+    /// Adds one and writes the file. Who may do that is the caller's business.
+    ///
+    /// # Errors
+    /// When that person cannot be beside the others, or the file cannot be written; it is then as it was.
+    pub fn add(mut self, user: config::User, identity: &config::Identity) -> Result<(), Error> {
+        self.users.push(user);
+        self.everybody(identity)?;
+        let users = self.users.iter().map(|user| WrittenUser {
+            name: &user.name,
+            password_hash: &user.password_hash,
+            groups: &user.groups,
+        });
+        let text = serde_saphyr::to_string(&Written { users: users.collect() })
+            .expect("texts and lists of texts can be written as YAML");
+        files::replace(&self.path, text.as_bytes()).map_err(|source| Error::File { path: self.path.clone(), source })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<config::User>, Error> {
+    let failed = |source| Error::File { path: path.to_owned(), source };
+    match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+        Ok(found) if found.len() > LARGEST_FILE => {
+            return Err(failed(io::Error::from(io::ErrorKind::FileTooLarge)));
+        }
+        Ok(_) => {}
+    }
+    let text = fs::read_to_string(path).map_err(failed)?;
+    let document: Document = serde_saphyr::from_str(&text)
+        .map_err(|error| Error::Syntax { path: path.to_owned(), source: Box::new(error) })?;
+    Ok(document.users)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::secret::Secret;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::LazyLock;
+
+    /// The password of everybody made by [`user`].
+    pub(crate) const PASSWORD: &str = "correct horse battery staple";
+
+    /// One person as written, with [`PASSWORD`].
+    pub(crate) fn user(name: &str, groups: &[&str]) -> config::User {
+        static HASH: LazyLock<String> =
+            LazyLock::new(|| PasswordHash::of(&Secret::new(PASSWORD.to_owned())).expect("it fits").to_phc());
+        config::User {
+            name: name.to_owned(),
+            password_hash: HASH.clone(),
+            groups: groups.iter().map(|&group| group.to_owned()).collect(),
+        }
+    }
+
+    /// People with [`PASSWORD`].
+    pub(crate) fn users(of: &[(&str, &[&str])]) -> Users {
+        let written: Vec<_> = of.iter().map(|(name, groups)| user(name, groups)).collect();
+        Users::of(&written).expect("they are well written")
+    }
+
+    #[test]
+    fn people_of_both_files_count_together() {
+        let dir = tempfile::tempdir().unwrap();
+        let identity = config::Identity { users: vec![user("alice", &["admins"])] };
+        assert!(Users::load(&config::Identity::default(), dir.path()).unwrap().is_empty());
+
+        UsersFile::open(dir.path()).unwrap().add(user("bob", &["ops", "a: b"]), &identity).unwrap();
+        UsersFile::open(dir.path()).unwrap().add(user("c", &[]), &identity).unwrap();
+
+        let users = Users::load(&identity, dir.path()).unwrap();
+        let groups = |name| users.get(name).map(|person| person.groups.to_vec());
+        assert_eq!(groups("alice"), Some(vec!["admins".to_owned()]));
+        assert_eq!(groups("bob"), Some(vec!["ops".to_owned(), "a: b".to_owned()]));
+        assert_eq!(groups("c"), Some(vec![]));
+        assert_eq!(groups("d"), None);
+        let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_name_in_both_files_is_refused_and_the_file_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let identity = config::Identity { users: vec![user("alice", &[])] };
+
+        let refused = UsersFile::open(dir.path()).unwrap().add(user("alice", &[]), &identity);
+
+        assert!(matches!(refused, Err(Error::Duplicate(name)) if name == "alice"));
+        assert!(!dir.path().join(FILE).exists());
+    }
+
+    #[test]
+    fn a_file_that_is_not_of_its_form_is_refused_with_its_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let cases = [
+            "users: [ { name: a, password_hash: x, group: [b] } ]",
+            "users: [ { name: a, name: b, password_hash: x } ]",
+            "users: []\nusers: []",
+            "people: []",
+            "users: 1",
+            "",
+        ];
+        for text in cases {
+            fs::write(dir.path().join(FILE), text).unwrap();
+            let refused = Users::load(&config::Identity::default(), dir.path());
+            assert!(matches!(refused, Err(Error::Syntax { .. })), "{text}: {refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_person_is_written_with_a_fit_name_and_hash() {
+        let broken = config::User { password_hash: "hunter2".to_owned(), ..user("alice", &[]) };
+        assert!(matches!(Users::of([&broken]), Err(Error::Hash { .. })));
+        for name in ["", "Alice", "a b", "a:b", "ä", "a\n"] {
+            assert!(matches!(Users::of([&user(name, &[])]), Err(Error::Name(_))), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,268 @@
+//! From a bearer token to what it stands for, on every request.
+//!
+//! A token is checked in full once; then it is remembered by its SHA-256, and a request costs a hash, a look-up and two
+//! comparisons. Only tokens that verified are remembered, so strangers cannot fill the memory.
+//!
+//! Remembering is safe only while revocations arrive: [`Verifier::watch_revocations`] asks the store for them five times
+//! a second, and [`Verifier::is_current`] tells whether that worked lately. The data path asks before it lets a call through.
+
+use super::{Claims, Error, Keys, Subject, token};
+use crate::clock::Clock;
+use crate::store::{self, Grant, Store};
+use dashmap::DashMap;
+use ring::digest;
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Without news of revocations for this long, remembered tokens are not to be trusted with calls.
+pub const FEED_LIMIT: Duration = Duration::from_secs(30);
+
+/// How often revocations are asked for.
+const FEED_PERIOD: Duration = Duration::from_millis(200);
+
+/// Remembered tokens that have expired are dropped this often.
+const SWEEP_PERIOD: Duration = Duration::from_secs(60);
+
+/// What a token stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// This gateway.
+    pub issuer: Arc<str>,
+    /// On whose behalf.
+    pub subject: Subject,
+    /// The OAuth client it was given to.
+    pub client: Arc<str>,
+    /// What it may be used for.
+    pub scopes: Arc<[String]>,
+    /// The grant behind it.
+    pub grant: Arc<str>,
+    /// The one resource it opens.
+    pub resource: Arc<str>,
+    /// When it ends, seconds since the Unix epoch.
+    pub expires_at: i64,
+}
+
+/// Verifies the access tokens of one issuer. Clones share what is remembered.
+#[derive(Clone, Debug)]
+pub struct Verifier(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    issuer: Arc<str>,
+    keys: Arc<Keys>,
+    store: Store,
+    clock: Clock,
+    cache: Cache,
+    feed: Feed,
+}
+
+/// Tokens that verified, by their SHA-256.
+#[derive(Debug)]
+struct Cache {
+    tokens: DashMap<Digest, Arc<Verified>>,
+    /// The keys of `tokens` in the order they came; what falls off its end is forgotten. Its length is the bound.
+    order: Mutex<VecDeque<Digest>>,
+    capacity: usize,
+}
+
+type Digest = [u8; digest::SHA256_OUTPUT_LEN];
+
+/// How far this process has followed the revocations.
+#[derive(Debug)]
+struct Feed {
+    /// Counts the times revocations were applied. A token looked up before and remembered after one could have missed it.
+    n_applied: AtomicU64,
+    /// When the store was last heard, in milliseconds since `start`.
+    heard_ms: AtomicU64,
+    start: Instant,
+}
+
+// === impl Verifier ===
+
+impl Verifier {
+    /// A verifier that remembers at most `capacity` tokens. Whoever makes it also runs [`Verifier::watch_revocations`].
+    pub fn new(issuer: Arc<str>, keys: Arc<Keys>, store: Store, clock: Clock, capacity: usize) -> Verifier {
+        Verifier(Arc::new(Shared { issuer, keys, store, clock, cache: Cache::new(capacity), feed: Feed::new() }))
+    }
+
+    /// How many tokens are remembered.
+    pub fn n_cached(&self) -> usize {
+        self.0.cache.tokens.len()
+    }
+
+    /// What `bearer` stands for at the route whose resource URL is `resource`.
+    ///
+    /// # Errors
+    /// Why it is not accepted there now.
+    pub async fn verify(&self, bearer: &str, resource: &str) -> Result<Arc<Verified>, Error> {
+        if bearer.len() > token::LONGEST_TOKEN {
+            return Err(Error::Malformed("too long"));
+        }
+        let key = sha256(bearer.as_bytes());
+        let verified = match self.0.cache.get(&key) {
+            Some(verified) => verified,
+            None => self.verify_anew(bearer, key).await?,
+        };
+        // Also for what is remembered: the same token may come to another route, and time passes.
+        if *verified.resource != *resource {
+            return Err(Error::WrongAudience);
+        }
+        if self.0.clock.unix_seconds() >= verified.expires_at {
+            self.0.cache.tokens.remove(&key);
+            return Err(Error::Expired);
+        }
+        Ok(verified)
+    }
+
+    /// Whether the store was heard within [`FEED_LIMIT`]. If not, a revoked token may still be remembered.
+    pub fn is_current(&self) -> bool {
+        self.0.feed.is_current_at(Instant::now())
+    }
+
+    /// Follows the revocations for as long as it is polled; run as a task that ends with the server.
+    pub async fn watch_revocations(&self) {
+        let mut ticks = tokio::time::interval(FEED_PERIOD);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let (mut change, mut swept_at, mut was_heard) = (0, Instant::now(), true);
+        loop {
+            ticks.tick().await;
+            let followed = self.follow(&mut change).await;
+            // One line when it goes wrong and one when it is well again, not five a second.
+            match &followed {
+                Err(error) if was_heard => {
+                    tracing::warn!(%error, "revocations cannot be read; remembered tokens are trusted for 30 s more");
+                }
+                Ok(()) if !was_heard => tracing::info!("revocations are read again"),
+                _ => {}
+            }
+            was_heard = followed.is_ok();
+            if swept_at.elapsed() >= SWEEP_PERIOD {
+                swept_at = Instant::now();
+                self.sweep();
+            }
+        }
+    }
+
+    async fn verify_anew(&self, bearer: &str, key: Digest) -> Result<Arc<Verified>, Error> {
+        let shared = &*self.0;
+        let claims = token::verify(bearer, &shared.keys, &shared.issuer, shared.clock.unix_seconds())?;
+        let n_applied = shared.feed.n_applied.load(Ordering::SeqCst);
+        let grant = shared.store.grant(&claims.grant).await.map_err(Error::Unavailable)?;
+        let grant = grant.ok_or(Error::UnknownGrant)?;
+        let verified = Arc::new(accept(claims, &grant, shared.clock.unix_ms())?);
+        shared.cache.insert(key, verified.clone());
+        // Revoked between the look-up and the insertion: the sweep may have come too early to find it.
+        if shared.feed.n_applied.load(Ordering::SeqCst) != n_applied {
+            shared.cache.tokens.remove(&key);
+        }
+        Ok(verified)
+    }
+
+    /// Takes in all revocations after `change` and notes that the store was heard.
+    async fn follow(&self, change: &mut i64) -> Result<(), store::Error> {
+        let shared = &*self.0;
+        let asked_at = Instant::now();
+        loop {
+            let (next, revoked) = shared.store.revocations_after(*change).await?;
+            *change = next;
+            if revoked.is_empty() {
+                shared.feed.heard_at(asked_at);
+                return Ok(());
+            }
+            // Counted before anything is dropped, see `verify_anew`.
+            shared.feed.n_applied.fetch_add(1, Ordering::SeqCst);
+            let revoked: HashSet<String> = revoked.into_iter().collect();
+            shared.cache.tokens.retain(|_, verified| !revoked.contains(&*verified.grant));
+        }
+    }
+
+    fn sweep(&self) {
+        let now = self.0.clock.unix_seconds();
+        self.0.cache.tokens.retain(|_, verified| now < verified.expires_at);
+    }
+}
+
+/// The grant must be in force and say what the token says.
+fn accept(claims: Claims, grant: &Grant, now_ms: i64) -> Result<Verified, Error> {
+    let is_same = *grant.issuer == *claims.issuer
+        && grant.subject == claims.subject
+        && *grant.client == *claims.client
+        && *grant.resource == *claims.resource
+        && claims.scopes.iter().all(|scope| grant.scopes.contains(scope));
+    if !is_same {
+        return Err(Error::UnknownGrant);
+    }
+    if grant.revoked.is_some() {
+        return Err(Error::Revoked);
+    }
+    if now_ms >= grant.expires_at_ms {
+        return Err(Error::Expired);
+    }
+    Ok(Verified {
+        issuer: claims.issuer,
+        subject: claims.subject,
+        client: claims.client,
+        scopes: claims.scopes,
+        grant: claims.grant,
+        resource: claims.resource,
+        expires_at: claims.expires_at.min(grant.expires_at_ms.div_euclid(1000)),
+    })
+}
+
+fn sha256(bytes: &[u8]) -> Digest {
+    let digest = digest::digest(&digest::SHA256, bytes);
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+// === impl Cache ===
+
+impl Cache {
+    fn new(capacity: usize) -> Cache {
+        Cache { tokens: DashMap::new(), order: Mutex::new(VecDeque::new()), capacity: capacity.max(1) }
+    }
+
+    fn get(&self, key: &Digest) -> Option<Arc<Verified>> {
+        self.tokens.get(key).map(|entry| entry.value().clone())
+    }
+
+    /// Remembers one token and forgets the oldest beyond the capacity. Every key of `tokens` stands in `order`,
+    /// so bounding the one bounds the other; a key that stands there twice is only forgotten a little early.
+    fn insert(&self, key: Digest, verified: Arc<Verified>) {
+        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
+        self.tokens.insert(key, verified);
+        order.push_back(key);
+        while order.len() > self.capacity {
+            if let Some(oldest) = order.pop_front() {
+                self.tokens.remove(&oldest);
+            }
+        }
+    }
+}
+
+// === impl Feed ===
+
+impl Feed {
+    fn new() -> Feed {
+        Feed { n_applied: AtomicU64::new(0), heard_ms: AtomicU64::new(0), start: Instant::now() }
+    }
+
+    fn heard_at(&self, at: Instant) {
+        self.heard_ms.fetch_max(self.since_start_ms(at), Ordering::SeqCst);
+    }
+
+    fn is_current_at(&self, now: Instant) -> bool {
+        let silent_ms = self.since_start_ms(now).saturating_sub(self.heard_ms.load(Ordering::SeqCst));
+        Duration::from_millis(silent_ms) < FEED_LIMIT
+    }
+
+    fn since_start_ms(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.start).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+#[path = "verifier_tests.rs"]
+mod tests;

@@ -1,0 +1,308 @@
+//! Every metric, listed once (DESIGN §9). All names begin with `portcullis_`.
+//!
+//! A label's values come from the configuration, the method table and our own stable codes, never from a request:
+//! what a client invents is counted as `other`, so that nobody can make the scrape grow.
+
+use prometheus::{
+    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+
+/// What this process counts.
+pub struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    refusals: IntCounterVec,
+    decisions: IntCounterVec,
+    duration: HistogramVec,
+    overhead: Histogram,
+    in_flight: IntGauge,
+    request_bytes: IntCounter,
+    response_bytes: IntCounter,
+    upstream_errors: IntCounterVec,
+    upstream_connections: IntCounterVec,
+    upstream_up: IntGaugeVec,
+    upstream_tools: IntGaugeVec,
+    dropped_messages: IntCounterVec,
+    tokens_cached: IntGauge,
+    revocations_current: IntGauge,
+    audit_available: IntGauge,
+    audit_dropped: IntGauge,
+    config_reloads: IntCounterVec,
+    config_failed: IntGauge,
+    config_loaded_at: IntGauge,
+    config_info: IntGaugeVec,
+}
+
+/// From below a millisecond, where a proxied call should be, to the minutes that a held one may take.
+const SECONDS: [f64; 14] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 120.0];
+/// Our own share of a call.
+const OVERHEAD_SECONDS: [f64; 9] = [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.01, 0.1, 1.0];
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics::new()
+    }
+}
+
+impl Metrics {
+    /// All at zero.
+    pub fn new() -> Self {
+        let made = Maker { registry: Registry::new() };
+        Metrics {
+            requests: made.counters(
+                "requests_total",
+                "Requests answered, by route, method and HTTP status.",
+                &["route", "method", "status"],
+            ),
+            refusals: made.counters(
+                "refusals_total",
+                "Answers given instead of the upstream's, by code.",
+                &["route", "code"],
+            ),
+            decisions: made.counters(
+                "decisions_total",
+                "Policy decisions, by upstream, method and decision.",
+                &["upstream", "method", "decision"],
+            ),
+            duration: made.histograms(
+                "request_duration_seconds",
+                "From the last byte of a request's head to the last byte of its answer.",
+                &["route", "method"],
+                &SECONDS,
+            ),
+            overhead: made.histogram(
+                "decision_duration_seconds",
+                "From the last byte of a request's head to its forwarding: reading, judging and recording it.",
+                &OVERHEAD_SECONDS,
+            ),
+            in_flight: made.gauge("requests_in_flight", "Requests being served right now."),
+            request_bytes: made.counter("request_body_bytes_total", "Bytes of request bodies read."),
+            response_bytes: made.counter("response_body_bytes_total", "Bytes of response bodies written."),
+            upstream_errors: made.counters(
+                "upstream_errors_total",
+                "Failures of upstreams, by code.",
+                &["upstream", "code"],
+            ),
+            upstream_connections: made.counters(
+                "upstream_connections_total",
+                "Connections used, new or from the pool.",
+                &["upstream", "reused"],
+            ),
+            upstream_up: made.gauges(
+                "upstream_up",
+                "1 while the last fetch of tool definitions went well.",
+                &["upstream"],
+            ),
+            upstream_tools: made.gauges(
+                "upstream_tools",
+                "Tools the upstream listed when it was last asked.",
+                &["upstream"],
+            ),
+            dropped_messages: made.counters(
+                "upstream_messages_dropped_total",
+                "Messages of upstreams that were not passed on, by reason.",
+                &["upstream", "reason"],
+            ),
+            tokens_cached: made.gauge("tokens_cached", "Verified tokens kept in memory."),
+            revocations_current: made.gauge("revocations_current", "1 while revocations are known to be up to date."),
+            audit_available: made.gauge("audit_available", "1 while the audit log can be written."),
+            audit_dropped: made
+                .gauge("audit_records_dropped", "Result records that could not be written since the start."),
+            config_reloads: made.counters("config_reloads_total", "Reloads, by result.", &["result"]),
+            config_failed: made
+                .gauge("config_reload_failed", "1 while the file on disk is not the configuration in force."),
+            config_loaded_at: made
+                .gauge("config_loaded_timestamp_seconds", "When the configuration in force was loaded."),
+            config_info: made.gauges("config_info", "The configuration in force, by the start of its hash.", &["hash"]),
+            registry: made.registry,
+        }
+    }
+
+    /// All of them in the Prometheus text format, version 0.0.4.
+    pub fn render(&self) -> Vec<u8> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text).expect("writing to memory does not fail");
+        text
+    }
+
+    /// A request begins; the guard ends it, also when its task panics.
+    pub fn begin(&self) -> InFlight {
+        self.in_flight.inc();
+        InFlight(self.in_flight.clone())
+    }
+
+    /// Requests being served right now.
+    pub fn in_flight(&self) -> i64 {
+        self.in_flight.get()
+    }
+
+    /// A request has ended.
+    pub fn request(&self, route: &str, method: &str, status: u16, seconds: f64, bytes: (usize, usize)) {
+        self.requests.with_label_values(&[route, method, status_label(status)]).inc();
+        self.duration.with_label_values(&[route, method]).observe(seconds);
+        self.request_bytes.inc_by(bytes.0 as u64);
+        self.response_bytes.inc_by(bytes.1 as u64);
+    }
+
+    /// A call was answered by us.
+    pub fn refusal(&self, route: &str, code: &'static str) {
+        self.refusals.with_label_values(&[route, code]).inc();
+    }
+
+    /// Policy decided.
+    pub fn decision(&self, upstream: &str, method: &'static str, decision: &'static str) {
+        self.decisions.with_label_values(&[upstream, method, decision]).inc();
+    }
+
+    /// A call is about to be forwarded, this long after it began.
+    pub fn decided_after(&self, seconds: f64) {
+        self.overhead.observe(seconds);
+    }
+
+    /// An upstream failed.
+    pub fn upstream_error(&self, upstream: &str, code: &'static str) {
+        self.upstream_errors.with_label_values(&[upstream, code]).inc();
+    }
+
+    /// A connection is used.
+    pub fn upstream_connection(&self, upstream: &str, is_reused: bool) {
+        self.upstream_connections.with_label_values(&[upstream, if is_reused { "true" } else { "false" }]).inc();
+    }
+
+    /// An upstream was asked for its tools.
+    pub fn upstream_up(&self, upstream: &str, n_tools: usize, is_up: bool) {
+        self.upstream_up.with_label_values(&[upstream]).set(i64::from(is_up));
+        if is_up {
+            let n_tools = i64::try_from(n_tools).unwrap_or(i64::MAX);
+            self.upstream_tools.with_label_values(&[upstream]).set(n_tools);
+        }
+    }
+
+    /// A message of an upstream was not passed on.
+    pub fn dropped_message(&self, upstream: &str, reason: &'static str) {
+        self.dropped_messages.with_label_values(&[upstream, reason]).inc();
+    }
+
+    /// How many verified tokens are kept, and whether revocations are up to date.
+    pub fn tokens(&self, n_cached: usize, is_current: bool) {
+        self.tokens_cached.set(i64::try_from(n_cached).unwrap_or(i64::MAX));
+        self.revocations_current.set(i64::from(is_current));
+    }
+
+    /// Whether the audit log can be written, and how many result records were lost.
+    pub fn audit(&self, is_available: bool, n_dropped: u64) {
+        self.audit_available.set(i64::from(is_available));
+        self.audit_dropped.set(i64::try_from(n_dropped).unwrap_or(i64::MAX));
+    }
+
+    /// A configuration took effect.
+    pub fn config_loaded(&self, hash: &str, unix_seconds: i64) {
+        self.config_reloads.with_label_values(&["ok"]).inc();
+        self.config_failed.set(0);
+        self.config_loaded_at.set(unix_seconds);
+        self.config_info.reset();
+        self.config_info.with_label_values(&[hash]).set(1);
+    }
+
+    /// A configuration was refused; the old one stays.
+    pub fn config_refused(&self) {
+        self.config_reloads.with_label_values(&["refused"]).inc();
+        self.config_failed.set(1);
+    }
+
+    /// The file on disk is again the one in force.
+    pub fn config_matches(&self) {
+        self.config_failed.set(0);
+    }
+}
+
+/// One request being served.
+pub struct InFlight(IntGauge);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+fn status_label(status: u16) -> &'static str {
+    match status {
+        200 => "200",
+        202 => "202",
+        204 => "204",
+        400 => "400",
+        401 => "401",
+        403 => "403",
+        404 => "404",
+        405 => "405",
+        406 => "406",
+        408 => "408",
+        413 => "413",
+        415 => "415",
+        503 => "503",
+        0 => "none",
+        _ => "other",
+    }
+}
+
+/// Makes a metric and registers it.
+struct Maker {
+    registry: Registry,
+}
+
+impl Maker {
+    fn keep<M: prometheus::core::Collector + Clone + 'static>(&self, metric: prometheus::Result<M>) -> M {
+        let metric = metric.expect("names and labels of metrics are written correctly here");
+        self.registry.register(Box::new(metric.clone())).expect("every metric is listed once");
+        metric
+    }
+
+    fn counter(&self, name: &str, help: &str) -> IntCounter {
+        self.keep(IntCounter::with_opts(opts(name, help)))
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.keep(IntCounterVec::new(opts(name, help), labels))
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.keep(IntGauge::with_opts(opts(name, help)))
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.keep(IntGaugeVec::new(opts(name, help), labels))
+    }
+
+    fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> Histogram {
+        let opts = HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec());
+        self.keep(Histogram::with_opts(opts))
+    }
+
+    fn histograms(&self, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> HistogramVec {
+        let opts = HistogramOpts::from(opts(name, help)).buckets(buckets.to_vec());
+        self.keep(HistogramVec::new(opts, labels))
+    }
+}
+
+fn opts(name: &str, help: &str) -> Opts {
+    Opts::new(format!("portcullis_{name}"), help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_is_rendered_and_a_guard_ends_its_request() {
+        let metrics = Metrics::new();
+        let guard = metrics.begin();
+        metrics.refusal("github", "policy.denied");
+        drop(guard);
+
+        let text = String::from_utf8(metrics.render()).expect("the text format is UTF-8");
+
+        assert!(text.contains(r#"portcullis_refusals_total{code="policy.denied",route="github"} 1"#), "{text}");
+        assert!(text.contains("portcullis_requests_in_flight 0"), "{text}");
+    }
+}

@@ -1,0 +1,68 @@
+//! From the `Authorization` header to a [`Principal`]: a bearer token of ours, for exactly this route, not revoked.
+//!
+//! Everything else is 401 with a challenge that says where to get one (RFC 6750 §3, RFC 9728 §5.1). What was wrong with
+//! a token is for the log; the client is only told whether to bring one or to bring another.
+
+use super::exchange::Exchange;
+use super::refuse::{Code, Refusal};
+use crate::identity::{self, Principal, Verifier};
+use crate::mcp::{Call, Verb};
+use crate::snapshot::Route;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+/// Finds out who asks.
+///
+/// # Errors
+/// No token, or none that is good here.
+pub(super) async fn principal(
+    exchange: &mut Exchange,
+    route: &Route,
+    verifier: &Verifier,
+) -> Result<Principal, Refusal> {
+    let token = bearer(&exchange.session.req_header().headers).map_err(|refusal| refusal.challenge(route, None))?;
+    let verified = verifier.verify(token, &route.resource).await;
+    let verified = verified.map_err(|error| invalid(&error, route))?;
+    let principal = Principal::of(&verified, &exchange.snapshot.users)
+        .ok_or_else(|| invalid(&identity::Error::UnknownUser, route))?;
+    exchange.facts.principal = Some(principal.clone());
+    Ok(principal)
+}
+
+/// A tool call goes on only while we know of every revocation there is.
+///
+/// # Errors
+/// The store has not answered for too long.
+pub(super) fn confirm(verifier: &Verifier, call: &Call) -> Result<(), Refusal> {
+    if call.method.verb != Verb::CallTool || verifier.is_current() {
+        return Ok(());
+    }
+    let text = "This call did not run: the gateway cannot confirm at the moment that your access was not revoked. Try again later.";
+    Err(Refusal::tool_result(Code::Stale, call.id.as_ref(), call.era, text))
+}
+
+/// RFC 6750 §2.1, and nothing else: not the query, not the body, not a cookie.
+fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
+    let missing = || Refusal::http(Code::NoToken, "a bearer token is needed");
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().ok_or_else(missing)?;
+    if values.next().is_some() {
+        return Err(Refusal::http(Code::BadToken, "two Authorization headers"));
+    }
+    let malformed = || Refusal::http(Code::BadToken, "the Authorization header holds no bearer token");
+    let text = value.to_str().map_err(|_| malformed())?;
+    let (scheme, token) = text.split_once(' ').ok_or_else(malformed)?;
+    let token = token.trim_matches(' ');
+    if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
+        return Err(malformed());
+    }
+    Ok(token)
+}
+
+fn invalid(error: &identity::Error, route: &Route) -> Refusal {
+    if let identity::Error::Unavailable(_) = error {
+        return Refusal::http(Code::Unavailable, "tokens cannot be checked right now").because(error);
+    }
+    let refusal = Refusal::http(Code::BadToken, error.public()).because(error);
+    refusal.challenge(route, Some(("invalid_token", error.public())))
+}

@@ -1,0 +1,256 @@
+//! One request and its answer: the client's session, what has been found out, and how bytes get back to the client.
+//!
+//! Writes are never raced against anything, since a cancelled write would tear the framing; waits are always raced
+//! against the client's leaving ([`Exchange::while_there`]).
+
+use super::record::{Facts, Outcome};
+use super::refuse::Refusal;
+use crate::id::RequestId;
+use crate::mcp::sse;
+use crate::metrics::{InFlight, Metrics};
+use crate::snapshot::Snapshot;
+use axum::Router;
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE,
+    TRANSFER_ENCODING, VARY,
+};
+use http::{HeaderName, HeaderValue, StatusCode};
+use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
+use pingora::http::ResponseHeader;
+use pingora::protocols::http::ServerSession;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, interval_at, timeout};
+
+/// A client that is waiting for a call sees its first bytes within this time.
+const FIRST_BYTES: Duration = Duration::from_secs(1);
+/// And then a sign of life this often, well below the 60 s after which many proxies give up.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// What scripts of allowed origins may read of our answers.
+const EXPOSED: HeaderValue = HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate, X-Request-Id");
+
+/// One request and its answer.
+pub(super) struct Exchange {
+    /// The client's side.
+    pub(super) session: ServerSession,
+    /// The configuration this request sees from end to end.
+    pub(super) snapshot: Arc<Snapshot>,
+    /// Its name.
+    pub(super) id: RequestId,
+    /// When its head was complete.
+    pub(super) started: Instant,
+    /// What has been found out, for records.
+    pub(super) facts: Facts,
+    /// The origin to name in CORS headers, where an allowed one asked.
+    pub(super) origin: Option<HeaderValue>,
+    /// Whether an event stream may be begun before the upstream has answered.
+    pub(super) may_stream: bool,
+    is_streaming: bool,
+    _in_flight: InFlight,
+}
+
+/// Why an exchange ends before its call has been passed through.
+#[derive(Debug)]
+pub(super) enum End {
+    /// We answer.
+    Refused(Box<Refusal>),
+    /// Nobody is there to answer.
+    Gone,
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        End::Refused(Box::new(refusal))
+    }
+}
+
+impl From<Gone> for End {
+    fn from(Gone: Gone) -> Self {
+        End::Gone
+    }
+}
+
+/// The client left. There is nobody to answer any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gone;
+
+impl Exchange {
+    /// Reads the head of the next request. `None`: there is none, or it was no HTTP, and the connection is over.
+    pub(super) async fn begin(mut session: ServerSession, snapshot: Arc<Snapshot>, metrics: &Metrics) -> Option<Self> {
+        let times = &snapshot.config.timeouts;
+        session.set_pipelining_enabled(true);
+        session.set_read_timeout(Some(times.head.duration()));
+        session.set_write_timeout(Some(times.write.duration()));
+        // pingora limits each read, but not all of them together: a byte every few seconds would hold a connection for ever.
+        let limit = times.keep_alive.duration() + times.head.duration();
+        match timeout(limit, session.read_request()).await {
+            Ok(Ok(true)) => {}
+            Ok(Err(_)) => {
+                let _ = session.respond_error(400).await;
+                return None;
+            }
+            Ok(Ok(false)) | Err(_) => return None,
+        }
+        // pingora turns keep-alive off where the framing is doubtful; it must not be turned on again.
+        if session.get_keepalive().is_some() {
+            session.set_keepalive(Some(snapshot.keep_alive().as_secs().max(1)));
+        }
+        Some(Exchange {
+            session,
+            snapshot,
+            id: RequestId::next(),
+            started: Instant::now(),
+            facts: Facts::default(),
+            origin: None,
+            may_stream: false,
+            is_streaming: false,
+            _in_flight: metrics.begin(),
+        })
+    }
+
+    /// Gives the connection back for the next request, where it is fit for one.
+    pub(super) async fn end(self, outcome: Outcome, is_stopping: bool) -> Option<ReusedHttpStream> {
+        let mut session = self.session;
+        if outcome == Outcome::ClientGone {
+            session.shutdown().await;
+            return None;
+        }
+        if is_stopping {
+            session.set_keepalive(None);
+        }
+        let settings = HttpPersistentSettings::for_session(&session);
+        let stream = session.finish().await.ok().flatten()?;
+        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
+    }
+
+    /// Waits for `work`, unless the client leaves first. Meanwhile a client that may get an event stream gets one,
+    /// with signs of life in it.
+    pub(super) async fn while_there<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Gone> {
+        let mut work = pin!(work);
+        let first = if self.is_streaming { KEEP_ALIVE } else { FIRST_BYTES };
+        let mut ticks = interval_at(Instant::now() + first, KEEP_ALIVE);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return Ok(done),
+                // Also resolves when the client sends what it must not send now: then it is over as well.
+                _ = self.session.read_body_or_idle(true) => return Err(Gone),
+                _ = ticks.tick(), if self.may_stream || self.is_streaming => {}
+            }
+            self.begin_stream(None).await?;
+            self.write(Bytes::from_static(sse::COMMENT)).await?;
+        }
+    }
+
+    /// Begins an event stream, if none has begun.
+    pub(super) async fn begin_stream(&mut self, session_id: Option<HeaderValue>) -> Result<(), Gone> {
+        if self.is_streaming {
+            return Ok(());
+        }
+        self.is_streaming = true;
+        let mut head = self.head(
+            StatusCode::OK,
+            &[
+                (CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+                (CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+                (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+                (TRANSFER_ENCODING, HeaderValue::from_static("chunked")),
+            ],
+        );
+        if let Some(id) = session_id {
+            insert(&mut head, HeaderName::from_static("mcp-session-id"), id);
+        }
+        self.write_head(head).await
+    }
+
+    /// Whether an event stream has begun: then the status is sent, and an answer can only be an event.
+    pub(super) fn is_streaming(&self) -> bool {
+        self.is_streaming
+    }
+
+    /// Writes a piece of a begun event stream.
+    pub(super) async fn write(&mut self, piece: Bytes) -> Result<(), Gone> {
+        self.facts.bytes_out += piece.len();
+        self.session.write_response_body(piece, false).await.map_err(|_| Gone)
+    }
+
+    /// Ends a begun event stream.
+    pub(super) async fn end_stream(&mut self) -> Result<(), Gone> {
+        self.session.finish_body().await.map_err(|_| Gone)
+    }
+
+    /// Answers whole: status, a few headers, and a body whose length is known.
+    pub(super) async fn answer(
+        &mut self,
+        status: StatusCode,
+        headers: &[(HeaderName, HeaderValue)],
+        body: Bytes,
+    ) -> Result<(), Gone> {
+        let mut head = self.head(status, headers);
+        if status != StatusCode::NO_CONTENT {
+            insert(&mut head, CONTENT_LENGTH, HeaderValue::from(body.len()));
+        }
+        self.facts.bytes_out += body.len();
+        self.write_head(head).await?;
+        if !body.is_empty() {
+            self.session.write_response_body(body, true).await.map_err(|_| Gone)?;
+        }
+        self.session.finish_body().await.map_err(|_| Gone)
+    }
+
+    /// Lets the router of our own documents and pages answer.
+    pub(super) async fn answer_page(&mut self, pages: &Router) -> Result<Outcome, End> {
+        let extra = self.common_headers();
+        let answered = crate::web::answer(pages, &mut self.session, &extra).await;
+        self.facts.status = answered.map_err(|_| Gone)?;
+        Ok(Outcome::Page)
+    }
+
+    /// Answers a CORS preflight (Fetch standard, "CORS-preflight request") of an allowed origin.
+    pub(super) async fn answer_preflight(&mut self) -> Result<Outcome, End> {
+        let fixed = |name, value| (HeaderName::from_static(name), HeaderValue::from_static(value));
+        let headers = [
+            fixed("access-control-allow-methods", "GET, POST, DELETE"),
+            fixed(
+                "access-control-allow-headers",
+                "authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, \
+                 mcp-name, traceparent, tracestate",
+            ),
+            fixed("access-control-max-age", "600"),
+        ];
+        self.answer(StatusCode::NO_CONTENT, &headers, Bytes::new()).await?;
+        Ok(Outcome::Page)
+    }
+
+    fn head(&self, status: StatusCode, headers: &[(HeaderName, HeaderValue)]) -> ResponseHeader {
+        let mut head = ResponseHeader::build(status, Some(headers.len() + 6)).expect("a status code of the standard");
+        for (name, value) in headers.iter().cloned().chain(self.common_headers()) {
+            insert(&mut head, name, value);
+        }
+        head
+    }
+
+    async fn write_head(&mut self, head: ResponseHeader) -> Result<(), Gone> {
+        self.facts.status = head.status.as_u16();
+        self.session.write_response_header(Box::new(head)).await.map_err(|_| Gone)
+    }
+
+    /// On every answer of ours: its name, and what scripts of an allowed origin need to read it.
+    fn common_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
+        let id = HeaderValue::try_from(self.id.as_str()).expect("request ids are visible ASCII");
+        let mut headers = vec![(REQUEST_ID, id)];
+        if let Some(origin) = &self.origin {
+            headers.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()));
+            headers.push((ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED));
+            headers.push((VARY, HeaderValue::from_static("Origin")));
+        }
+        headers
+    }
+}
+
+fn insert(head: &mut ResponseHeader, name: HeaderName, value: HeaderValue) {
+    head.insert_header(name, value).expect("names and values are already of the header's types");
+}

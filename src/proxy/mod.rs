@@ -1,0 +1,102 @@
+//! The data path: one call, from the socket to the upstream and back. Read [`Gateway::pass`] first; it is the whole story.
+//!
+//! The files stand in the order they act: `route`, `authenticate`, `receive`, `inspect`, `hold`, `forward`, `reply`.
+//! Each step returns what it found, or a [`Refusal`]; `refuse` is the only place that turns one into an answer, and
+//! `record` the only one that writes down how an exchange ended, for every ending.
+//!
+//! The order is part of the promise. Routing comes before authentication, because the route says which resource a
+//! token must be for. Authentication comes before the body, so that strangers cannot fill our memory, and before any
+//! other complaint, because clients find out how to log in by being told 401.
+//! pingora's own proxy picks the upstream before it has seen the body and replays no more than 64 KiB; so the body is
+//! read, judged and sent here, over pingora's sessions and pooled connections (docs/decisions/0001).
+
+mod authenticate;
+mod exchange;
+mod forward;
+mod hold;
+mod inspect;
+mod receive;
+mod record;
+mod refuse;
+mod reply;
+mod route;
+
+use crate::audit::Audit;
+use crate::clock::Clock;
+use crate::identity::Verifier;
+use crate::metrics::Metrics;
+use crate::snapshot::Snapshot;
+use crate::upstream::{Sessions, Shared};
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use axum::Router;
+use exchange::{End, Exchange};
+use pingora::apps::{HttpServerApp, ReusedHttpStream};
+use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
+use record::Outcome;
+use route::Found;
+use std::sync::Arc;
+
+/// What the data path works with; one per process.
+pub struct Gateway {
+    /// The configuration in force.
+    pub snapshots: Arc<ArcSwap<Snapshot>>,
+    /// Knows which tokens are good.
+    pub verifier: Verifier,
+    /// The audit log.
+    pub audit: Audit,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// The pool of upstream connections.
+    pub shared: Shared,
+    /// Seals the session ids of legacy servers.
+    pub sessions: Sessions,
+    /// Our own documents and pages on the agent listener.
+    pub pages: Router,
+    /// The time of day.
+    pub clock: Clock,
+}
+
+impl Gateway {
+    /// One call, walked through the house.
+    async fn pass(&self, exchange: &mut Exchange) -> Result<Outcome, End> {
+        let route = match route::find(exchange)? {
+            Found::Route(route) => route,
+            Found::Page => return exchange.answer_page(&self.pages).await,
+            Found::Preflight => return exchange.answer_preflight().await,
+        };
+        let principal = authenticate::principal(exchange, &route, &self.verifier).await?;
+        let received = receive::call(exchange, &route, &principal, &self.sessions).await?;
+        authenticate::confirm(&self.verifier, &received.call)?;
+        let decision = inspect::decide(exchange, &route, &principal, &received);
+        record::decided(self, exchange, &route, &received, &decision).await?;
+        let permit = hold::release(decision, &route, &received.call)?;
+        let answer = forward::send(self, exchange, &route, &received, permit).await?;
+        reply::pass_on(self, exchange, &route, &principal, &received.call, answer).await
+    }
+
+    async fn serve(&self, exchange: &mut Exchange) -> Outcome {
+        match self.pass(exchange).await {
+            Ok(outcome) => outcome,
+            Err(End::Refused(refusal)) => refuse::answer(exchange, refusal).await,
+            Err(End::Gone) => Outcome::ClientGone,
+        }
+    }
+}
+
+#[async_trait]
+impl HttpServerApp for Gateway {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let snapshot = self.snapshots.load_full();
+        let mut exchange = Exchange::begin(session, snapshot, &self.metrics).await?;
+        let outcome = self.serve(&mut exchange).await;
+        record::ended(self, &exchange, outcome);
+        let is_stopping = *shutdown.borrow();
+        exchange.end(outcome, is_stopping).await
+    }
+}

@@ -1,0 +1,184 @@
+//! What is written down: the decision before a call is forwarded, and how the exchange ended, for every ending.
+
+use super::Gateway;
+use super::exchange::Exchange;
+use super::receive::{Accepts, Received};
+use super::refuse::{Code, Refusal};
+use crate::audit::{self, Durability, Event, Kind, Unavailable, Who};
+use crate::identity::{Principal, Subject};
+use crate::mcp::Verb;
+use crate::policy::Decision;
+use crate::snapshot::Route;
+use std::sync::Arc;
+
+/// What has been found out about an exchange, for its records.
+#[derive(Debug)]
+pub(super) struct Facts {
+    pub(super) route: Option<Arc<str>>,
+    pub(super) principal: Option<Principal>,
+    pub(super) method: Option<&'static str>,
+    pub(super) object: Option<Arc<str>>,
+    pub(super) accepts: Accepts,
+    /// Whether a decision was recorded: then the ending is the result of a call, not a refused request.
+    pub(super) is_decided: bool,
+    /// The code of the refusal, where we answered instead of the upstream.
+    pub(super) code: Option<&'static str>,
+    pub(super) status: u16,
+    pub(super) bytes_in: usize,
+    pub(super) bytes_out: usize,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Facts {
+            route: None,
+            principal: None,
+            method: None,
+            object: None,
+            accepts: Accepts { json: true, stream: true },
+            is_decided: false,
+            code: None,
+            status: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+        }
+    }
+}
+
+/// How an exchange ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The upstream's answer was passed on whole.
+    Completed,
+    /// We answered.
+    Refused,
+    /// One of our own documents or pages, or a preflight.
+    Page,
+    /// The client left before its answer was complete.
+    ClientGone,
+}
+
+impl Outcome {
+    fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Completed => "completed",
+            Outcome::Refused => "refused",
+            Outcome::Page => "page",
+            Outcome::ClientGone => "client_gone",
+        }
+    }
+}
+
+/// Writes the decision down. A tool call goes on only when its record is on the disk.
+///
+/// # Errors
+/// The log cannot be written: then a tool call is refused, except where the rule says that it only reads.
+pub(super) async fn decided(
+    gateway: &Gateway,
+    exchange: &mut Exchange,
+    route: &Route,
+    received: &Received,
+    decision: &Decision,
+) -> Result<(), Refusal> {
+    let call = &received.call;
+    let arguments = call.arguments.and_then(|span| received.body.get(span.start..span.end)).map(audit::sha256);
+    let (word, rules) = described(decision);
+    gateway.metrics.decision(&route.name, call.method.name, word.as_str());
+    exchange.facts.is_decided = true;
+    let durability = if call.method.verb == Verb::CallTool { Durability::Synced } else { Durability::Written };
+    let event = Event {
+        decision: Some(word),
+        rules,
+        upstream: Some(&route.name),
+        arguments_sha256: arguments.as_ref(),
+        body_bytes: Some(received.body.len() as u64),
+        ..event(Kind::Decision, exchange)
+    };
+    let Err(why) = gateway.audit.record(event, durability).await else {
+        return Ok(());
+    };
+    unrecorded(received, decision, &why)?;
+    // It goes on all the same; the record is kept until the log can be written again.
+    gateway.audit.record_later(event);
+    Ok(())
+}
+
+fn described(decision: &Decision) -> (audit::Decision, &[Arc<str>]) {
+    match decision {
+        Decision::Allowed(allowed) => (audit::Decision::Allowed, allowed.rules()),
+        Decision::Denied(denied) => (audit::Decision::Denied, denied.rule.as_slice()),
+        Decision::Held(held) => (audit::Decision::Held, &held.rules),
+    }
+}
+
+fn unrecorded(received: &Received, decision: &Decision, why: &Unavailable) -> Result<(), Refusal> {
+    let call = &received.call;
+    let may_go_on = match decision {
+        Decision::Allowed(allowed) => call.method.verb != Verb::CallTool || allowed.reads(),
+        // It is refused in any case.
+        Decision::Denied(_) | Decision::Held(_) => true,
+    };
+    tracing::error!(error = %why, may_go_on, "the audit log cannot be written");
+    if may_go_on {
+        return Ok(());
+    }
+    let text = "This call did not run: the gateway's audit log cannot be written at the moment. Try again later.";
+    Err(Refusal::tool_result(Code::AuditUnavailable, call.id.as_ref(), call.era, text).because(why))
+}
+
+/// Writes down how the exchange ended.
+pub(super) fn ended(gateway: &Gateway, exchange: &Exchange, outcome: Outcome) {
+    let facts = &exchange.facts;
+    let took = exchange.started.elapsed();
+    let route = facts.route.as_deref().unwrap_or("none");
+    let method = facts.method.unwrap_or("none");
+    gateway.metrics.request(route, method, facts.status, took.as_secs_f64(), (facts.bytes_in, facts.bytes_out));
+    if let Some(code) = facts.code {
+        gateway.metrics.refusal(route, code);
+    }
+    tracing::debug!(
+        target: "portcullis::access",
+        request = %exchange.id, route, method, status = facts.status, outcome = outcome.as_str(),
+        ms = took.as_millis(), "request ended"
+    );
+    let event = Event {
+        code: facts.code,
+        outcome: Some(outcome.as_str()),
+        status: Some(facts.status),
+        duration_us: u64::try_from(took.as_micros()).ok(),
+        bytes_in: Some(facts.bytes_in as u64),
+        bytes_out: Some(facts.bytes_out as u64),
+        ..event(if facts.is_decided { Kind::Result } else { Kind::Refused }, exchange)
+    };
+    match facts.principal {
+        Some(_) => gateway.audit.record_later(event),
+        // Their number is limited, so that the disk is not theirs to fill; the metrics count them all.
+        None if facts.code.is_some() => gateway.audit.record_stranger(event),
+        None => {}
+    }
+}
+
+fn event(kind: Kind, exchange: &Exchange) -> Event<'_> {
+    let facts = &exchange.facts;
+    Event {
+        request: Some(exchange.id.as_str()),
+        principal: facts.principal.as_ref().map(who),
+        route: facts.route.as_deref(),
+        method: facts.method,
+        object: facts.object.as_deref(),
+        snapshot: Some(&exchange.snapshot.hash),
+        ..Event::new(kind)
+    }
+}
+
+fn who(principal: &Principal) -> Who<'_> {
+    Who {
+        issuer: &principal.issuer,
+        subject: match &principal.subject {
+            Subject::User(name) => audit::Subject::User(name),
+            Subject::Client(id) => audit::Subject::Client(id),
+        },
+        client: &principal.client,
+        grant: &principal.grant,
+    }
+}

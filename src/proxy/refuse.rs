@@ -1,0 +1,225 @@
+//! Refusals, and the one place where they become an answer.
+//!
+//! What a person or a model can act on goes into the message; the cause goes to the log. Policy's refusals are answers
+//! to the call (HTTP 200), never 401 or 403: those make clients log in again (docs/decisions/0003).
+
+use super::exchange::{Exchange, Gone};
+use super::record::Outcome;
+use crate::jsonrpc::Id;
+use crate::mcp::{Era, sse};
+use crate::snapshot::Route;
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, StatusCode};
+use serde_json::{Value, json};
+
+/// An answer from us instead of the upstream's.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    code: Code,
+    message: String,
+    form: Form,
+    status: Option<StatusCode>,
+    id: Option<Id>,
+    data: Vec<(&'static str, Value)>,
+    challenge: Option<HeaderValue>,
+    /// For the log only.
+    cause: Option<String>,
+}
+
+/// How a refusal is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// A JSON-RPC error.
+    Error,
+    /// A tool result with `isError`, which a model reads and can act on.
+    ToolResult(Era),
+}
+
+/// Why; stable, and listed in `docs/refusals.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    ForeignHost,
+    ForeignOrigin,
+    UnknownRoute,
+    NoToken,
+    BadToken,
+    Scope,
+    Unavailable,
+    HttpMethod,
+    ContentType,
+    ContentEncoding,
+    Accept,
+    TooLarge,
+    TooSlow,
+    Incomplete,
+    Syntax,
+    Invalid,
+    Batch,
+    Method,
+    Params,
+    HeaderMismatch,
+    Version,
+    Session,
+    Denied,
+    Unlisted,
+    UnlistedResource,
+    Held,
+    AuditUnavailable,
+    Stale,
+    Upstream(&'static str),
+}
+
+impl Code {
+    /// Its name, the HTTP status it is answered with, and its JSON-RPC code.
+    fn row(self) -> (&'static str, u16, i64) {
+        match self {
+            Code::ForeignHost => ("request.host", 403, -32600),
+            Code::ForeignOrigin => ("request.origin", 403, -32600),
+            Code::UnknownRoute => ("request.route", 404, -32600),
+            Code::NoToken => ("token.missing", 401, -32600),
+            Code::BadToken => ("token.invalid", 401, -32600),
+            Code::Scope => ("token.scope", 403, -32600),
+            Code::Unavailable => ("token.unavailable", 503, 31503),
+            Code::HttpMethod => ("request.http_method", 405, -32600),
+            Code::ContentType => ("request.content_type", 415, -32600),
+            Code::ContentEncoding => ("request.content_encoding", 415, -32600),
+            Code::Accept => ("request.accept", 406, -32600),
+            Code::TooLarge => ("request.too_large", 413, -32600),
+            Code::TooSlow => ("request.too_slow", 408, -32600),
+            Code::Incomplete => ("request.incomplete", 400, -32600),
+            Code::Syntax => ("jsonrpc.syntax", 400, -32700),
+            Code::Invalid => ("jsonrpc.invalid", 400, -32600),
+            Code::Batch => ("jsonrpc.batch", 400, -32600),
+            Code::Method => ("mcp.method", 200, -32601),
+            Code::Params => ("mcp.params", 200, -32602),
+            Code::HeaderMismatch => ("mcp.header", 400, -32020),
+            Code::Version => ("mcp.version", 400, -32022),
+            Code::Session => ("mcp.session", 404, -32600),
+            Code::Denied => ("policy.denied", 200, 31403),
+            Code::Unlisted => ("policy.unlisted", 200, -32602),
+            Code::UnlistedResource => ("policy.unlisted", 200, -32002),
+            Code::Held => ("policy.held", 200, 31202),
+            Code::AuditUnavailable => ("audit.unavailable", 200, 31503),
+            Code::Stale => ("token.stale", 200, 31503),
+            Code::Upstream(name) => (name, 200, -32603),
+        }
+    }
+
+    /// As it stands in answers, metrics and records.
+    pub(super) fn as_str(self) -> &'static str {
+        self.row().0
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    /// A refusal of the HTTP request, before anything is known of the message in it.
+    pub(super) fn http(code: Code, message: impl Into<String>) -> Self {
+        Refusal {
+            code,
+            message: message.into(),
+            form: Form::Error,
+            status: None,
+            id: None,
+            data: Vec::new(),
+            challenge: None,
+            cause: None,
+        }
+    }
+
+    /// A refusal of the request `id`, as a JSON-RPC error.
+    pub(super) fn error(code: Code, id: Option<&Id>, message: impl Into<String>) -> Self {
+        Refusal { id: id.cloned(), ..Refusal::http(code, message) }
+    }
+
+    /// A refusal of the tool call `id`, as a result that a model reads.
+    pub(super) fn tool_result(code: Code, id: Option<&Id>, era: Era, message: impl Into<String>) -> Self {
+        Refusal { form: Form::ToolResult(era), ..Refusal::error(code, id, message) }
+    }
+
+    /// With another HTTP status than the code's own.
+    pub(super) fn status(self, status: StatusCode) -> Self {
+        Refusal { status: Some(status), ..self }
+    }
+
+    /// With a member of its own in the error's `data`.
+    pub(super) fn data(mut self, key: &'static str, value: Value) -> Self {
+        self.data.push((key, value));
+        self
+    }
+
+    /// With what lies behind it, for the log.
+    pub(super) fn because(self, cause: impl std::fmt::Display) -> Self {
+        Refusal { cause: Some(cause.to_string()), ..self }
+    }
+
+    /// With the challenge that tells a client where to get a token for `route` (RFC 9728 §5.1), and, where one was
+    /// sent, what is wrong with it (RFC 6750 §3.1). Without a token no error is named (RFC 6750 §3).
+    pub(super) fn challenge(self, route: &Route, error: Option<(&str, &str)>) -> Self {
+        self.challenge_scope(route, error, "mcp")
+    }
+
+    /// As [`Refusal::challenge`], naming every scope the call needs.
+    pub(super) fn challenge_scope(self, route: &Route, error: Option<(&str, &str)>, scope: &str) -> Self {
+        let mut text = format!("Bearer resource_metadata=\"{}\", scope=\"{scope}\"", route.metadata_url);
+        if let Some((error, description)) = error {
+            text.push_str(&format!(", error=\"{error}\", error_description=\"{description}\""));
+        }
+        Refusal { challenge: HeaderValue::try_from(text).ok(), ..self }
+    }
+
+    fn body(&self) -> Bytes {
+        let (name, _, number) = self.code.row();
+        let answer = match self.form {
+            Form::Error => {
+                let mut data = json!({ "code": name });
+                for (key, value) in &self.data {
+                    data[*key] = value.clone();
+                }
+                json!({ "code": number, "message": self.message, "data": data })
+            }
+            Form::ToolResult(era) => {
+                let mut result = json!({ "content": [{ "type": "text", "text": self.message }], "isError": true });
+                if era == Era::Modern {
+                    result["resultType"] = json!("complete");
+                }
+                result
+            }
+        };
+        let member = if self.form == Form::Error { "error" } else { "result" };
+        // The id is put in as the client wrote it: numbers of any size keep their digits.
+        let id = self.id.as_ref().map_or("null", Id::as_json);
+        Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"{member}":{answer}}}"#))
+    }
+}
+
+/// Answers `exchange` with `refusal`, in whatever way is still open.
+pub(super) async fn answer(exchange: &mut Exchange, refusal: Box<Refusal>) -> Outcome {
+    exchange.facts.code = Some(refusal.code.as_str());
+    if let Some(cause) = &refusal.cause {
+        tracing::debug!(request = %exchange.id, code = refusal.code.as_str(), %cause, "refused");
+    }
+    match write(exchange, &refusal).await {
+        Ok(()) => Outcome::Refused,
+        Err(Gone) => Outcome::ClientGone,
+    }
+}
+
+async fn write(exchange: &mut Exchange, refusal: &Refusal) -> Result<(), Gone> {
+    let body = refusal.body();
+    if exchange.is_streaming() {
+        exchange.write(sse::encode(&body)).await?;
+        return exchange.end_stream().await;
+    }
+    let json = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let no_store = (CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let mut headers: Vec<(HeaderName, HeaderValue)> = vec![json, no_store];
+    headers.extend(refusal.challenge.clone().map(|value| (WWW_AUTHENTICATE, value)));
+    if refusal.code == Code::HttpMethod {
+        headers.push((ALLOW, HeaderValue::from_static("POST")));
+    }
+    let own = StatusCode::from_u16(refusal.code.row().1).expect("the table holds status codes");
+    exchange.answer(refusal.status.unwrap_or(own), &headers, body).await
+}

@@ -1,0 +1,137 @@
+//! From a changed file to a new snapshot, swapped whole. A file that cannot be used changes nothing and says why.
+//!
+//! A poll of the files' contents is the truth: it sees in-place writes, renames and swapped symlinks alike, and misses
+//! no event. SIGHUP and `portcullis reload` only ask for it at once, and also look again at files that the
+//! configuration names (certificates, secrets).
+
+use crate::audit::{Audit, Event, Kind};
+use crate::clock::Clock;
+use crate::config::{self, Path, Problem, Problems};
+use crate::metrics::Metrics;
+use crate::snapshot::{Snapshot, Surroundings};
+use arc_swap::ArcSwap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tracing::{error, info, warn};
+
+/// How often the files are looked at.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Reads the file again, and puts it in force.
+pub struct Reloader {
+    /// `gateway.yaml`.
+    pub file: PathBuf,
+    /// Where the agent listener listens.
+    pub listening: SocketAddr,
+    /// What is in force.
+    pub snapshots: Arc<ArcSwap<Snapshot>>,
+    /// Told of every reload.
+    pub audit: Audit,
+    /// Told of every reload.
+    pub metrics: Arc<Metrics>,
+    /// The time of day.
+    pub clock: Clock,
+    /// What the files looked like when they were last tried; also makes reloads wait for each other.
+    pub seen: Mutex<Option<[u8; 32]>>,
+}
+
+impl Reloader {
+    /// Reads the file and puts it in force. Returns the hash of what is in force now.
+    ///
+    /// # Errors
+    /// Every problem of the file; what was in force stays.
+    pub fn reload(&self) -> Result<String, Problems> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = self.fingerprint();
+        let current = self.snapshots.load_full();
+        let reloaded = config::read(&self.file).and_then(|loaded| {
+            check_fixed(&current.config, &loaded)?;
+            Snapshot::compile(&loaded, &Surroundings { listening: self.listening, previous: Some(&current) })
+        });
+        match reloaded {
+            Ok(snapshot) => Ok(self.put_in_force(snapshot)),
+            Err(problems) => {
+                self.refuse(&current, &problems);
+                Err(problems)
+            }
+        }
+    }
+
+    /// Takes the files as they are for those of the snapshot in force, which was just compiled from them.
+    pub fn remember(&self) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = self.fingerprint();
+    }
+
+    /// Watches the files until the task is dropped.
+    pub async fn watch(self: Arc<Self>) {
+        let mut tick = tokio::time::interval(POLL);
+        loop {
+            tick.tick().await;
+            let reloader = Arc::clone(&self);
+            // Files are read and password hashes parsed: not on a thread that serves calls.
+            let looked = tokio::task::spawn_blocking(move || reloader.look()).await;
+            if let Err(died) = looked {
+                error!(error = %died, "a reload failed; the configuration in force stays");
+            }
+        }
+    }
+
+    fn look(&self) {
+        let now = self.fingerprint();
+        let is_new = *self.seen.lock().unwrap_or_else(PoisonError::into_inner) != now;
+        if is_new {
+            // Its result is logged where it is made.
+            let _ = self.reload();
+        }
+    }
+
+    fn put_in_force(&self, snapshot: Snapshot) -> String {
+        for warning in &snapshot.warnings {
+            warn!("{warning}");
+        }
+        let hash = snapshot.hash.clone();
+        self.audit.set_sync(snapshot.config.audit.sync);
+        self.snapshots.store(Arc::new(snapshot));
+        self.metrics.config_loaded(&hash, self.clock.unix_seconds());
+        self.audit.record_later(Event { snapshot: Some(&hash), ..Event::new(Kind::Reload) });
+        info!(snapshot = %hash, "configuration in force");
+        hash
+    }
+
+    fn refuse(&self, current: &Snapshot, problems: &Problems) {
+        self.metrics.config_refused();
+        let event = Event { snapshot: Some(&current.hash), code: Some("config.refused"), ..Event::new(Kind::Reload) };
+        self.audit.record_later(event);
+        error!("the new configuration was refused; the old one ({}) stays in force\n{problems}", current.hash);
+    }
+
+    /// SHA-256 over the files that are watched; `None` while one cannot be read.
+    fn fingerprint(&self) -> Option<[u8; 32]> {
+        let mut text = std::fs::read(&self.file).ok()?;
+        let users = self.snapshots.load().data_dir.join("users.yaml");
+        text.push(0);
+        text.extend(std::fs::read(users).unwrap_or_default());
+        Some(crate::audit::sha256(&text))
+    }
+}
+
+/// What a running process cannot change about itself.
+fn check_fixed(current: &config::Config, loaded: &config::Loaded) -> Result<(), Problems> {
+    let new = &loaded.config;
+    let metrics = |config: &config::Config| config.metrics.as_ref().map(|metrics| metrics.listen.clone());
+    let tls = |config: &config::Config| config.tls.as_ref().map(|tls| (tls.cert.clone(), tls.key.clone()));
+    let fixed = [
+        ("listen", current.listen == new.listen),
+        ("public_url", current.public_url == new.public_url),
+        ("data_dir", current.data_dir == new.data_dir),
+        ("metrics", metrics(current) == metrics(new)),
+        ("tls", tls(current) == tls(new)),
+    ];
+    let changed = fixed.into_iter().filter(|(_, is_same)| !is_same).map(|(key, _)| {
+        Problem::new(Path::root().key(key), format!("`{key}` cannot change while the gateway runs")).hint("restart it")
+    });
+    let changed: Vec<Problem> = changed.collect();
+    if changed.is_empty() { Ok(()) } else { Err(loaded.locate(changed)) }
+}

@@ -1,0 +1,375 @@
+//! Listeners, start and stop: everything a process owns is made here, in order, and ended here.
+//!
+//! pingora's own `Server` is not used: it makes a runtime per service, always waits its whole grace period, and cuts
+//! event streams at the end of it. Its listening services run on one runtime of ours instead (docs/decisions/0001).
+
+use crate::admin::{self, Readiness};
+use crate::audit::{self, Audit, Event, Kind};
+use crate::clock::Clock;
+use crate::config::{self, Problems};
+use crate::identity::{self, Keys, Verifier};
+use crate::metrics::Metrics;
+use crate::proxy::Gateway;
+use crate::reload::Reloader;
+use crate::secret::Secret;
+use crate::snapshot::{Snapshot, Surroundings};
+use crate::store::{self, Store, files};
+use crate::upstream::{self, SessionKey, Sessions};
+use crate::web::Pages;
+use arc_swap::ArcSwap;
+use pingora::apps::HttpServerApp;
+use pingora::listeners::tls::TlsSettings;
+use pingora::server::{Fds, ListenFds};
+use pingora::services::Service as _;
+use pingora::services::listening::Service;
+use std::fs::Permissions;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{IntoRawFd as _, RawFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+/// Why a gateway could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration cannot be used.
+    #[error("{0}")]
+    Config(Problems),
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// As configured.
+        address: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The certificate or key of a listener cannot be used.
+    #[error("cannot use the certificate and key in `tls`: {0}")]
+    Tls(String),
+    /// A file of ours cannot be made or read.
+    #[error("cannot use {}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The store cannot be opened.
+    #[error("cannot open the store")]
+    Store(#[from] store::Error),
+    /// The signing keys cannot be made or read.
+    #[error("cannot use the signing keys")]
+    Keys(#[from] identity::KeysError),
+    /// The audit log cannot be opened.
+    #[error("cannot open the audit log")]
+    Audit(#[from] audit::Error),
+}
+
+/// Where a running gateway can be reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// The agent listener.
+    pub agent: SocketAddr,
+    /// The listener for metrics and health, where there is one.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Runs the gateway described by `file` until `stop` resolves. `ready` is called once every listener accepts.
+///
+/// # Errors
+/// [`Error`]: it could not start, and nothing of it runs.
+pub async fn run(
+    file: &Path,
+    clock: Clock,
+    stop: impl Future<Output = ()>,
+    ready: impl FnOnce(Addresses),
+) -> Result<(), Error> {
+    let loaded = config::read(file).map_err(Error::Config)?;
+    let sockets = Sockets::bind(&loaded)?;
+    let addresses = sockets.addresses;
+    let (parts, gateway) = Parts::build(file, &loaded, addresses, clock).await?;
+    let (shutdown, stopping) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    parts.spawn_background(&gateway, &mut tasks);
+    let mut services = JoinSet::new();
+    parts.spawn_services(gateway, sockets, &stopping, &mut services)?;
+    info!(agent = %addresses.agent, snapshot = %parts.snapshots.load().hash, "gateway ready");
+    ready(addresses);
+    stop.await;
+    parts.drain(&shutdown, &mut services).await;
+    tasks.shutdown().await;
+    parts.audit.record_later(Event::new(Kind::Stop));
+    parts.audit.close();
+    Ok(())
+}
+
+/// Everything that is listened on, bound before anything else is made: an address in use is found out first.
+struct Sockets {
+    agent: TcpListener,
+    metrics: Option<TcpListener>,
+    operator: (UnixListener, PathBuf),
+    addresses: Addresses,
+}
+
+/// What a process is made of.
+struct Parts {
+    readiness: Readiness,
+    reloader: Arc<Reloader>,
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    audit: Audit,
+    metrics: Arc<Metrics>,
+    verifier: Verifier,
+    tls: Option<(PathBuf, PathBuf)>,
+}
+
+// === impl Sockets ===
+
+impl Sockets {
+    fn bind(loaded: &config::Loaded) -> Result<Sockets, Error> {
+        let data_dir = loaded.resolve(&loaded.config.data_dir);
+        files::make_private_dir(&data_dir).map_err(|source| Error::File { path: data_dir.clone(), source })?;
+        let (agent, agent_address) = bind(&loaded.config.listen)?;
+        let metrics = loaded.config.metrics.as_ref().map(|metrics| bind(&metrics.listen)).transpose()?;
+        let addresses = Addresses { agent: agent_address, metrics: metrics.as_ref().map(|(_, address)| *address) };
+        let operator = bind_unix(data_dir.join(OPERATOR_SOCKET))?;
+        Ok(Sockets { agent, metrics: metrics.map(|(listener, _)| listener), operator, addresses })
+    }
+}
+
+/// The operator's socket in `data_dir`.
+pub const OPERATOR_SOCKET: &str = "operator.sock";
+
+fn bind(address: &str) -> Result<(TcpListener, SocketAddr), Error> {
+    let fault = |source| Error::Listen { address: address.to_owned(), source };
+    let listener = TcpListener::bind(address).map_err(fault)?;
+    listener.set_nonblocking(true).map_err(fault)?;
+    let local = listener.local_addr().map_err(fault)?;
+    Ok((listener, local))
+}
+
+fn bind_unix(path: PathBuf) -> Result<(UnixListener, PathBuf), Error> {
+    let fault = |source| Error::File { path: path.clone(), source };
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(fault(error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&path).map_err(fault)?;
+    listener.set_nonblocking(true).map_err(fault)?;
+    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(fault)?;
+    Ok((listener, path))
+}
+
+// === impl Parts ===
+
+impl Parts {
+    async fn build(
+        file: &Path,
+        loaded: &config::Loaded,
+        addresses: Addresses,
+        clock: Clock,
+    ) -> Result<(Parts, Gateway), Error> {
+        let around = Surroundings { listening: addresses.agent, previous: None };
+        let snapshot = Snapshot::compile(loaded, &around).map_err(Error::Config)?;
+        for warning in &snapshot.warnings {
+            warn!("{warning}");
+        }
+        let metrics = Arc::new(Metrics::new());
+        metrics.config_loaded(&snapshot.hash, clock.unix_seconds());
+        let data_dir = snapshot.data_dir.clone();
+        let store = Store::open(&data_dir).await?;
+        let keys = Arc::new(Keys::open(&data_dir)?);
+        let capacity = snapshot.config.limits.tokens as usize;
+        let issuer = Arc::clone(&snapshot.public_url);
+        let verifier = Verifier::new(issuer, Arc::clone(&keys), store, clock.clone(), capacity);
+        let audit = Audit::open(audit::Settings::new(&data_dir, snapshot.config.audit.sync, clock.clone()))?;
+        let token = metrics_token(loaded)?;
+        let tls = snapshot.config.tls.as_ref().map(|tls| (loaded.resolve(&tls.cert), loaded.resolve(&tls.key)));
+        let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
+        let gateway = Gateway {
+            snapshots: Arc::clone(&snapshots),
+            verifier: verifier.clone(),
+            audit: audit.clone(),
+            metrics: Arc::clone(&metrics),
+            shared: upstream::Shared::new(Arc::clone(&metrics)),
+            sessions: Sessions::new(&session_key(&data_dir)?),
+            pages: crate::oauth::router(Arc::clone(&snapshots), keys),
+            clock: clock.clone(),
+        };
+        let reloader = Reloader {
+            file: file.to_owned(),
+            listening: addresses.agent,
+            snapshots: Arc::clone(&snapshots),
+            audit: audit.clone(),
+            metrics: Arc::clone(&metrics),
+            clock,
+            seen: Mutex::new(None),
+        };
+        reloader.remember();
+        let readiness = Readiness {
+            audit: audit.clone(),
+            verifier: verifier.clone(),
+            is_stopping: Arc::new(AtomicBool::new(false)),
+            metrics: Arc::clone(&metrics),
+            token,
+        };
+        let reloader = Arc::new(reloader);
+        Ok((Parts { readiness, reloader, snapshots, audit, metrics, verifier, tls }, gateway))
+    }
+
+    fn spawn_background(&self, gateway: &Gateway, tasks: &mut JoinSet<()>) {
+        let verifier = self.verifier.clone();
+        tasks.spawn(async move { verifier.watch_revocations().await });
+        tasks.spawn(Arc::clone(&self.reloader).watch());
+        let snapshots = Arc::clone(&self.snapshots);
+        let in_force = move || Arc::clone(&snapshots.load().upstreams);
+        tasks.spawn(upstream::keep_fresh(in_force, gateway.shared.clone()));
+        tasks.spawn(reload_on_hangup(Arc::clone(&self.reloader)));
+    }
+
+    fn spawn_services(
+        &self,
+        gateway: Gateway,
+        sockets: Sockets,
+        stopping: &watch::Receiver<bool>,
+        services: &mut JoinSet<()>,
+    ) -> Result<(), Error> {
+        let tls = match &self.tls {
+            Some((cert, key)) => Some(tls_settings(cert, key)?),
+            None => None,
+        };
+        let agent = Listening { name: "agent", address: sockets.addresses.agent.to_string(), tls };
+        agent.spawn(gateway, sockets.agent.into_raw_fd(), stopping, services);
+        if let Some(listener) = sockets.metrics {
+            let address = sockets.addresses.metrics.map(|address| address.to_string()).unwrap_or_default();
+            let pages = Pages::new(admin::health_router(self.readiness.clone()));
+            Listening { name: "metrics", address, tls: None }.spawn(pages, listener.into_raw_fd(), stopping, services);
+        }
+        let (listener, path) = sockets.operator;
+        let address = format!("unix:{}", path.display());
+        let pages = Pages::new(self.operator_router());
+        Listening { name: "operator", address, tls: None }.spawn(pages, listener.into_raw_fd(), stopping, services);
+        Ok(())
+    }
+
+    fn operator_router(&self) -> axum::Router {
+        let reloader = Arc::clone(&self.reloader);
+        let in_force = Arc::clone(&self.snapshots);
+        let reload = move || match tokio::task::block_in_place(|| reloader.reload()) {
+            Ok(hash) => answer(&in_force, true, format!("configuration {hash} is in force")),
+            Err(problems) => {
+                let hash = in_force.load().hash.clone();
+                answer(&in_force, false, format!("{problems}\nthe old configuration ({hash}) stays in force"))
+            }
+        };
+        let (snapshots, metrics) = (Arc::clone(&self.snapshots), Arc::clone(&self.metrics));
+        let status = move || {
+            let hash = snapshots.load().hash.clone();
+            let text = format!("configuration {hash} in force, {} requests in flight", metrics.in_flight());
+            answer(&snapshots, true, text)
+        };
+        admin::operator_router(reload, status)
+    }
+
+    /// Stops listening, and waits for the requests in flight as long as the configuration grants them.
+    async fn drain(&self, shutdown: &watch::Sender<bool>, services: &mut JoinSet<()>) {
+        self.readiness.is_stopping.store(true, Ordering::Relaxed);
+        let limit = self.snapshots.load().config.timeouts.drain.duration();
+        info!(in_flight = self.metrics.in_flight(), ?limit, "stopping");
+        let _ = shutdown.send(true);
+        while services.join_next().await.is_some() {}
+        let until = Instant::now() + limit;
+        while self.metrics.in_flight() > 0 && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if self.metrics.in_flight() > 0 {
+            warn!(in_flight = self.metrics.in_flight(), "requests were cut: they did not end in time");
+        }
+    }
+}
+
+fn answer(in_force: &ArcSwap<Snapshot>, ok: bool, text: String) -> admin::Answer {
+    let snapshot = in_force.load();
+    admin::Answer { ok, snapshot: snapshot.hash.clone(), public_url: snapshot.public_url.to_string(), text }
+}
+
+/// One listener, on a socket that is already bound.
+struct Listening {
+    name: &'static str,
+    address: String,
+    tls: Option<TlsSettings>,
+}
+
+impl Listening {
+    fn spawn<A: HttpServerApp + Send + Sync + 'static>(
+        self,
+        app: A,
+        socket: RawFd,
+        stopping: &watch::Receiver<bool>,
+        services: &mut JoinSet<()>,
+    ) {
+        let mut service = Service::new(self.name.to_owned(), app);
+        let key = self.address.strip_prefix("unix:").unwrap_or(&self.address).to_owned();
+        match self.tls {
+            Some(tls) => service.add_tls_with_settings(&key, None, tls),
+            None if self.address.starts_with("unix:") => service.add_uds(&key, Some(Permissions::from_mode(0o600))),
+            None => service.add_tcp(&key),
+        }
+        let mut fds = Fds::new();
+        fds.add(key, socket);
+        let fds: ListenFds = Arc::new(parking_lot::Mutex::new(fds));
+        let stopping = stopping.clone();
+        services.spawn(async move { service.start_service(Some(fds), stopping, 1).await });
+    }
+}
+
+fn tls_settings(cert: &Path, key: &Path) -> Result<TlsSettings, Error> {
+    let text =
+        |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| Error::Tls("a path is not UTF-8".to_owned()));
+    TlsSettings::intermediate(&text(cert)?, &text(key)?).map_err(|error| Error::Tls(error.to_string()))
+}
+
+fn metrics_token(loaded: &config::Loaded) -> Result<Option<Secret<String>>, Error> {
+    let Some(token) = loaded.config.metrics.as_ref().and_then(|metrics| metrics.token.as_ref()) else {
+        return Ok(None);
+    };
+    let at = config::Path::root().key("metrics").key("token");
+    let problem = |why: config::ValueError| Error::Config(loaded.locate(vec![why.at(at)]));
+    token.resolve(loaded.directory()).map(Some).map_err(problem)
+}
+
+/// The key that seals session ids; made at the first start, and kept so that sessions outlive a restart.
+fn session_key(data_dir: &Path) -> Result<SessionKey, Error> {
+    let path = data_dir.join("keys").join("session.key");
+    let fault = |source| Error::File { path: path.clone(), source };
+    match std::fs::read(&path) {
+        Ok(bytes) => {
+            let wrong = |_| fault(std::io::Error::other("not 32 bytes long"));
+            bytes.try_into().map_err(wrong)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let key: SessionKey = crate::id::random_bytes();
+            files::replace(&path, &key).map_err(fault)?;
+            Ok(key)
+        }
+        Err(error) => Err(fault(error)),
+    }
+}
+
+async fn reload_on_hangup(reloader: Arc<Reloader>) {
+    let Ok(mut hangup) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()) else {
+        warn!("SIGHUP cannot be waited for; use `portcullis reload`");
+        return;
+    };
+    while hangup.recv().await.is_some() {
+        let reloader = Arc::clone(&reloader);
+        // Its result is logged where it is made.
+        let _ = tokio::task::spawn_blocking(move || reloader.reload()).await;
+    }
+}

@@ -1,0 +1,236 @@
+//! The configuration in force: compiled once, swapped whole, and the same for one request from its head to its end.
+
+use crate::config::{self, Known, Path, Problem, Problems};
+use crate::identity::Users;
+use crate::policy::Policy;
+use crate::upstream::{Upstream, Upstreams};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Everything a request needs to know of the configuration.
+pub struct Snapshot {
+    /// What was written.
+    pub config: config::Config,
+    /// The start of the file's SHA-256, in hex; names this configuration in logs, metrics and audit records.
+    pub hash: String,
+    /// The origin clients type, without a slash at its end. Also the issuer of our tokens.
+    pub public_url: Arc<str>,
+    /// `/mcp/<name>`, by name.
+    pub routes: BTreeMap<String, Arc<Route>>,
+    /// Which `Host` and `Origin` values are ours.
+    pub guard: Guard,
+    /// People.
+    pub users: Users,
+    /// Rules.
+    pub policy: Policy,
+    /// MCP servers.
+    pub upstreams: Arc<Upstreams>,
+    /// Where the store, the keys and the audit log live.
+    pub data_dir: PathBuf,
+    /// What could be better, for people to read.
+    pub warnings: Vec<Problem>,
+    /// Rules that can do nothing, and what else `policy::lint` finds. `portcullis check` refuses the errors among them;
+    /// a running gateway does not: a hasty `deny: */*` makes every other rule unreachable, and must take effect.
+    pub dead_ends: Vec<Problem>,
+}
+
+/// One path that agents call, and what stands behind it.
+pub struct Route {
+    /// The upstream's name, which is the route's.
+    pub name: Arc<str>,
+    /// The resource a token must be for (RFC 8707): `public_url` and the path, byte for byte.
+    pub resource: String,
+    /// Where its RFC 9728 document is.
+    pub metadata_url: String,
+    /// The server behind it.
+    pub upstream: Arc<Upstream>,
+}
+
+/// Which names and origins are ours: the defence against DNS rebinding and cross-site requests.
+#[derive(Debug, Default)]
+pub struct Guard {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+/// What a snapshot is compiled from, beside the file.
+pub struct Surroundings<'a> {
+    /// Where the agent listener really listens (the file may say port 0).
+    pub listening: SocketAddr,
+    /// The snapshot in force, whose unchanged upstreams are carried over.
+    pub previous: Option<&'a Snapshot>,
+}
+
+impl Snapshot {
+    /// Compiles a file that was read. Nothing is half done: either all of it can be in force, or none.
+    ///
+    /// # Errors
+    /// Every problem there is, in the order of the file.
+    pub fn compile(loaded: &config::Loaded, around: &Surroundings<'_>) -> Result<Snapshot, Problems> {
+        let config = &loaded.config;
+        let data_dir = loaded.resolve(&config.data_dir);
+        let users = Users::load(&config.identity, &data_dir).map_err(|why| loaded.locate(vec![user_problem(&why)]))?;
+        let known = known_people(&users);
+        // Those of this file are checked where they stand; `check` is told of the others.
+        let is_written_here = |name: &str| config.identity.users.iter().any(|user| user.name == name);
+        let names: Vec<&str> =
+            known.iter().map(|(name, _)| name.as_str()).filter(|name| !is_written_here(name)).collect();
+        let groups: Vec<&str> = known.iter().flat_map(|(_, groups)| groups).map(String::as_str).collect();
+        let mut found = config::check(config, Known { users: &names, groups: &groups });
+        let policy = Policy::compile(&config.policy).map_err(|more| found.extend(more)).ok();
+        let upstreams = Upstreams::build(loaded, around.previous.map(|snapshot| &*snapshot.upstreams));
+        let upstreams = upstreams.map_err(|more| found.extend(more)).ok();
+        if let Some(policy) = &policy {
+            found.extend(policy.run_tests(&config.policy.tests, |name| groups_of(&users, name)));
+        }
+        let (errors, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(Problem::is_error);
+        let (Some(policy), Some(upstreams), true) = (policy, upstreams, errors.is_empty()) else {
+            return Err(loaded.locate(errors));
+        };
+        let public_url: Arc<str> = public_url(config, around.listening).into();
+        let dead_ends = crate::policy::lint(&config.policy, &known);
+        Ok(Snapshot {
+            hash: hex_start(&loaded.hash),
+            routes: routes(&public_url, &upstreams),
+            guard: Guard::new(config, &public_url, around.listening),
+            public_url,
+            users,
+            policy,
+            upstreams: Arc::new(upstreams),
+            data_dir,
+            warnings,
+            dead_ends,
+            config: config.clone(),
+        })
+    }
+
+    /// The groups of a user; none for someone who is not known here.
+    pub fn groups_of(&self, user: &str) -> Vec<String> {
+        groups_of(&self.users, user)
+    }
+
+    /// How long an idle client connection is kept.
+    pub fn keep_alive(&self) -> Duration {
+        self.config.timeouts.keep_alive.duration()
+    }
+}
+
+/// Reads and compiles `file` in one go, as `check` and offline commands need it.
+///
+/// # Errors
+/// Every problem there is.
+pub fn compile_file(file: &FilePath) -> Result<(config::Loaded, Snapshot), Problems> {
+    let loaded = config::read(file)?;
+    let listening = loaded.config.listen.parse().unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 0)));
+    let snapshot = Snapshot::compile(&loaded, &Surroundings { listening, previous: None })?;
+    Ok((loaded, snapshot))
+}
+
+fn groups_of(users: &Users, name: &str) -> Vec<String> {
+    users.get(name).map(|person| person.groups.to_vec()).unwrap_or_default()
+}
+
+/// Everybody with their groups. While there is nobody yet, the first admin to come counts as one.
+fn known_people(users: &Users) -> Vec<(String, Vec<String>)> {
+    if users.is_empty() {
+        return vec![("admin".to_owned(), vec!["admins".to_owned()])];
+    }
+    users.iter().map(|person| (person.name.to_string(), person.groups.to_vec())).collect()
+}
+
+fn user_problem(why: &impl std::fmt::Display) -> Problem {
+    Problem::new(Path::root().key("identity").key("users"), why.to_string())
+}
+
+/// The origin clients type, without a slash at its end: as configured, or else the loopback address listened on.
+pub fn public_url(config: &config::Config, listening: SocketAddr) -> String {
+    match &config.public_url {
+        // Normalised by the URL standard: lower-case host, no default port, no slash.
+        Some(url) => url::Url::parse(url).map_or_else(|_| url.clone(), |url| url.origin().ascii_serialization()),
+        None => format!("http://{listening}"),
+    }
+}
+
+fn routes(public_url: &str, upstreams: &Upstreams) -> BTreeMap<String, Arc<Route>> {
+    let route = |upstream: &Arc<Upstream>| Route {
+        name: Arc::clone(&upstream.name),
+        resource: format!("{public_url}/mcp/{}", upstream.name),
+        metadata_url: format!("{public_url}/.well-known/oauth-protected-resource/mcp/{}", upstream.name),
+        upstream: Arc::clone(upstream),
+    };
+    upstreams.iter().map(|upstream| (upstream.name.to_string(), Arc::new(route(upstream)))).collect()
+}
+
+fn hex_start(hash: &[u8; 32]) -> String {
+    hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+// === impl Guard ===
+
+impl Guard {
+    fn new(config: &config::Config, public_url: &str, listening: SocketAddr) -> Self {
+        let mut guard = Guard { hosts: config.hosts.clone(), origins: config.origins.clone() };
+        guard.origins.push(public_url.to_owned());
+        guard.hosts.extend(public_url.split_once("://").map(|(_, host)| host.to_owned()));
+        if listening.ip().is_loopback() {
+            let port = listening.port();
+            for name in ["localhost", "127.0.0.1", "[::1]"] {
+                guard.hosts.push(format!("{name}:{port}"));
+                if port == 80 {
+                    guard.hosts.push(name.to_owned());
+                }
+            }
+        }
+        for host in &mut guard.hosts {
+            host.make_ascii_lowercase();
+        }
+        guard
+    }
+
+    /// Whether a request's `Host` is one of our names. Compared as written, but for the case of letters.
+    pub fn is_host(&self, host: &str) -> bool {
+        self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host))
+    }
+
+    /// Whether pages of this `Origin` may call us (RFC 6454 §7).
+    pub fn is_origin(&self, origin: &str) -> bool {
+        self.origins.iter().any(|ours| ours == origin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard() -> Guard {
+        Guard {
+            hosts: vec!["gw.example.test".to_owned(), "127.0.0.1:8080".to_owned()],
+            origins: vec!["https://gw.example.test".to_owned()],
+        }
+    }
+
+    #[test]
+    fn only_our_own_names_are_hosts() {
+        for ours in ["gw.example.test", "GW.example.test", "127.0.0.1:8080"] {
+            assert!(guard().is_host(ours), "{ours}");
+        }
+        for theirs in
+            ["evil.test", "gw.example.test.evil.test", "gw.example.test:81", "127.0.0.1", "good@evil.test", ""]
+        {
+            assert!(!guard().is_host(theirs), "{theirs}");
+        }
+    }
+
+    #[test]
+    fn only_whole_origins_are_ours() {
+        assert!(guard().is_origin("https://gw.example.test"));
+        for theirs in
+            ["http://gw.example.test", "https://gw.example.test:444", "null", "https://gw.example.test.evil.test"]
+        {
+            assert!(!guard().is_origin(theirs), "{theirs}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What must survive a restart and be seen by every process of this gateway: grants, their revocations, failed logins.
+//!
+//! One small interface, a closed set of backends behind it, and one suite (`conformance`) that each of them passes.
+//! The store keeps rows and counts; who may ask for a change is decided by its callers.
+//! Times come from the callers as milliseconds since the Unix epoch, so that the store needs no clock of its own.
+
+/// Directories and files that only their owner may read.
+pub mod files;
+mod grant;
+mod login;
+mod sqlite;
+
+#[cfg(test)]
+pub(crate) mod conformance;
+
+pub use grant::{Grant, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, NotASubject, Revoked, Subject};
+pub(crate) use grant::{is_client_id, is_user_name};
+pub use login::{Attempt, LoginState};
+
+use std::path::{Path, PathBuf};
+
+/// A handle to the store; clones share it.
+#[derive(Clone, Debug)]
+pub struct Store(Backend);
+
+/// Where the rows are. Closed: another backend is another variant, not another trait object.
+#[derive(Clone, Debug)]
+enum Backend {
+    Sqlite(sqlite::Sqlite),
+}
+
+/// What came out of a wish to revoke a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revocation {
+    /// It was in force until now.
+    Done,
+    /// It had been revoked before; nothing changed.
+    Before,
+    /// There is no such grant.
+    Unknown,
+}
+
+/// Why the store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The directory or file could not be made or opened.
+    #[error("cannot open the store at {}", path.display())]
+    Open {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// Written by a later version of this program.
+    #[error(
+        "the store has schema {found}, and this program knows schemas up to {known}; run the version that wrote it"
+    )]
+    Newer {
+        /// The schema in the file.
+        found: i64,
+        /// The latest this program knows.
+        known: i64,
+    },
+    /// SQLite refused.
+    #[error("the store cannot do that now")]
+    Sqlite(#[from] rusqlite::Error),
+    /// More work is waiting than the queue takes.
+    #[error("the store is busy")]
+    Busy,
+    /// Its thread has ended.
+    #[error("the store is closed")]
+    Closed,
+    /// There is a grant of this id already.
+    #[error("grant `{0}` exists already")]
+    Exists(String),
+    /// The subject has as many grants in force as it may have.
+    #[error("{subject} has {limit} grants in force already; revoke some")]
+    TooMany {
+        /// Whose.
+        subject: Subject,
+        /// How many it may have.
+        limit: usize,
+    },
+}
+
+impl Store {
+    /// Opens `data_dir/portcullis.db`, made with its directory where they are missing, and brings its schema up to date.
+    /// Several processes on one host may have it open.
+    ///
+    /// # Errors
+    /// [`Error::Open`] and [`Error::Sqlite`] where that is not possible, [`Error::Newer`] where it would do harm.
+    pub async fn open(data_dir: &Path) -> Result<Self, Error> {
+        Ok(Store(Backend::Sqlite(sqlite::Sqlite::open(data_dir)?)))
+    }
+
+    /// Writes a new grant. Durable when this returns.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] and [`Error::TooMany`], or the store's own.
+    pub async fn insert_grant(&self, grant: Grant) -> Result<(), Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.insert_grant(grant).await,
+        }
+    }
+
+    /// The grant of this id, revoked and expired ones included.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn grant(&self, id: &str) -> Result<Option<Grant>, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.grant(id).await,
+        }
+    }
+
+    /// All grants, latest first, at most [`MAX_LISTED`].
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn grants(&self) -> Result<Vec<Grant>, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.grants(None).await,
+        }
+    }
+
+    /// The grants of one subject, latest first, at most [`MAX_LISTED`].
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn grants_of(&self, subject: &Subject) -> Result<Vec<Grant>, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.grants(Some(subject)).await,
+        }
+    }
+
+    /// Revokes a grant, once. Durable when this returns; the first revocation's `by` and time stay.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn revoke_grant(&self, id: &str, by: &str, at_ms: i64) -> Result<Revocation, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.revoke_grant(id, by, at_ms).await,
+        }
+    }
+
+    /// The grants revoked after `change`, by any process, and the number to ask with next; `0` is before the first.
+    /// Cheap when nothing changed. A long list comes in parts: ask again until nothing comes.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn revocations_after(&self, change: i64) -> Result<(i64, Vec<String>), Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.revocations_after(change).await,
+        }
+    }
+
+    /// Asks to try a password for `name`. Counted as a failure until [`Store::login_success`] says otherwise,
+    /// so that many tries at the same time are not more than one after the other.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn login_attempt(&self, name: &str, at_ms: i64) -> Result<Attempt, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.login_attempt(name, at_ms).await,
+        }
+    }
+
+    /// Forgets the failures of `name`.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn login_success(&self, name: &str) -> Result<(), Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.login_success(name).await,
+        }
+    }
+
+    /// The failures of `name` so far.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn login_state(&self, name: &str) -> Result<LoginState, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.login_state(name).await,
+        }
+    }
+
+    /// Removes grants that had expired by `at_ms` with their revocations, and failures nobody added to for a day.
+    /// At most a few thousand rows at a time, so that other writers get their turn; returns how many grants went.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn purge_expired(&self, at_ms: i64) -> Result<usize, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.purge_expired(at_ms).await,
+        }
+    }
+}

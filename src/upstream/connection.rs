@@ -1,0 +1,244 @@
+//! One request to an upstream and the head of its answer, over a pooled connection.
+//!
+//! Every request is built from nothing: a client's header gets here only if the data path names it.
+
+use super::{Error, Shared, Upstream};
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
+use pingora::ErrorType;
+use pingora::http::RequestHeader;
+use pingora::protocols::http::client::HttpSession;
+use pingora::upstreams::peer::HttpPeer;
+use std::time::Duration;
+use tokio::time::{Instant, timeout, timeout_at};
+
+const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
+const BOTH_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+/// A repeatable request is tried this often where pooled connections turn out dead.
+const MAX_TRIES: usize = 3;
+/// A redirect to the upstream itself (`/mcp` to `/mcp/`) is followed this often.
+const MAX_REDIRECTS: usize = 2;
+
+/// What is sent: the body, and the few headers that depend on the call.
+pub struct Request {
+    /// `POST`, or `DELETE` to end a session of our own.
+    pub method: Method,
+    /// The JSON-RPC message, as judged.
+    pub body: Bytes,
+    /// `MCP-Protocol-Version`, `Mcp-Session-Id`, `Mcp-Method` and the like.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// Whether it may be sent again when a pooled connection died before any answer.
+    pub is_repeatable: bool,
+}
+
+/// How a request is sent; a borrowed bundle, so that data path and our own client use the same way.
+pub struct Send<'a> {
+    /// The upstream.
+    pub upstream: &'a Upstream,
+    /// The pool.
+    pub shared: &'a Shared,
+}
+
+/// The head of an answer; the body is read from it piece by piece.
+pub struct Answer {
+    /// HTTP status.
+    pub status: StatusCode,
+    /// `Content-Type`, as sent.
+    pub content_type: Option<HeaderValue>,
+    /// `Mcp-Session-Id`, as sent.
+    pub session: Option<HeaderValue>,
+    session_http: HttpSession,
+    peer: HttpPeer,
+    idle: Duration,
+    deadline: Instant,
+    total: Duration,
+}
+
+// === impl Send ===
+
+impl Send<'_> {
+    /// Sends `request` and waits for the head of the answer.
+    ///
+    /// # Errors
+    /// [`Error`]. A request that is not repeatable is never sent twice, whatever happens to the connection.
+    pub async fn send(&self, request: &Request) -> Result<Answer, Error> {
+        let deadline = Instant::now() + self.upstream.timeouts.total;
+        let mut path = self.upstream.target.path.clone();
+        for _ in 0..=MAX_REDIRECTS {
+            let answer = self.send_to(&path, request, deadline).await?;
+            let Some(location) = answer.redirect() else {
+                return Ok(answer);
+            };
+            path = self.own_path(&location).ok_or(Error::Redirect(location))?;
+        }
+        Err(Error::Redirect(path))
+    }
+
+    async fn send_to(&self, path: &str, request: &Request, deadline: Instant) -> Result<Answer, Error> {
+        let peer = self.upstream.dial.peer().await?;
+        let limit = self.upstream.timeouts.answer;
+        let mut tries = 1;
+        loop {
+            let (session, is_reused) = self.connect(&peer).await?;
+            self.shared.metrics.upstream_connection(&self.upstream.name, is_reused);
+            let sent = timeout(limit, self.try_once(path, request, session)).await;
+            match sent.map_err(|_| Error::Timeout { what: "answer", limit })? {
+                Ok(session_http) => return Ok(self.answer(session_http, peer, deadline)),
+                Err(Error::Lost { has_answered: false, .. })
+                    if is_reused && request.is_repeatable && tries < MAX_TRIES =>
+                {
+                    tries += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn connect(&self, peer: &HttpPeer) -> Result<(HttpSession, bool), Error> {
+        let limit = self.upstream.dial.connect_limit();
+        let connected = timeout(limit, self.shared.connector.get_http_session(peer)).await;
+        connected.map_err(|_| Error::Timeout { what: "connection", limit })?.map_err(|error| match error.etype() {
+            ErrorType::TLSHandshakeFailure | ErrorType::InvalidCert | ErrorType::TLSWantX509Lookup => {
+                Error::Tls(error.to_string())
+            }
+            ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout => {
+                Error::Timeout { what: "connection", limit }
+            }
+            _ => Error::Connect(error.to_string()),
+        })
+    }
+
+    async fn try_once(&self, path: &str, request: &Request, mut session: HttpSession) -> Result<HttpSession, Error> {
+        let head = self.head(path, request)?;
+        session.write_request_header(Box::new(head)).await.map_err(before_answer)?;
+        session.write_request_body(request.body.clone(), true).await.map_err(before_answer)?;
+        session.finish_request_body().await.map_err(before_answer)?;
+        loop {
+            session.read_response_header().await.map_err(before_answer)?;
+            let status = session.response_header().map(|head| head.status);
+            if !status.is_some_and(|status| status.is_informational()) {
+                return Ok(session);
+            }
+        }
+    }
+
+    fn head(&self, path: &str, request: &Request) -> Result<RequestHeader, Error> {
+        let bad = |error: pingora::BError| Error::Malformed(error.to_string());
+        let mut head = RequestHeader::build(request.method.clone(), path.as_bytes(), Some(16)).map_err(bad)?;
+        let fixed = [
+            (HOST, self.upstream.target.host.clone()),
+            (USER_AGENT, HeaderValue::from_static(AGENT)),
+            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+            (ACCEPT, BOTH_TYPES),
+            (CONTENT_LENGTH, HeaderValue::from(request.body.len())),
+        ];
+        let given = request.headers.iter().cloned();
+        let configured = self.upstream.headers.iter().cloned();
+        for (name, value) in fixed.into_iter().chain(given).chain(configured) {
+            head.insert_header(name, value).map_err(bad)?;
+        }
+        Ok(head)
+    }
+
+    fn answer(&self, session_http: HttpSession, peer: HttpPeer, deadline: Instant) -> Answer {
+        let (status, content_type, session) = match session_http.response_header() {
+            Some(head) => {
+                (head.status, head.headers.get(CONTENT_TYPE).cloned(), head.headers.get("mcp-session-id").cloned())
+            }
+            None => (StatusCode::BAD_GATEWAY, None, None),
+        };
+        let (idle, total) = (self.upstream.timeouts.idle, self.upstream.timeouts.total);
+        Answer { status, content_type, session, session_http, peer, idle, deadline, total }
+    }
+
+    /// The path of a redirect that stays with this upstream: our headers carry its credential, which is for nobody else.
+    fn own_path(&self, location: &str) -> Option<String> {
+        let path = match location.strip_prefix('/') {
+            Some(rest) if !rest.starts_with('/') => location.to_owned(),
+            Some(_) => return None,
+            None => {
+                let url = url::Url::parse(location).ok()?;
+                let configured = self.upstream.dial.is_tls();
+                let same_scheme = url.scheme() == if configured { "https" } else { "http" };
+                let host = super::Target::of(location)?.host;
+                if !same_scheme || host != self.upstream.target.host {
+                    return None;
+                }
+                super::Target::of(location)?.path
+            }
+        };
+        Some(path)
+    }
+}
+
+fn before_answer(error: pingora::BError) -> Error {
+    match error.etype() {
+        ErrorType::ReadTimedout | ErrorType::WriteTimedout => {
+            Error::Timeout { what: "answer", limit: Duration::from_secs(30) }
+        }
+        ErrorType::InvalidHTTPHeader => Error::Malformed(error.to_string()),
+        _ => Error::Lost { cause: error.to_string(), has_answered: false },
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    /// The next piece of the body; `None` at its end.
+    ///
+    /// # Errors
+    /// [`Error`]: lost, or nothing came within the idle limit, or the call's time is over.
+    pub async fn read(&mut self) -> Result<Option<Bytes>, Error> {
+        let until_idle = Instant::now() + self.idle;
+        let (until, what, limit) = if until_idle < self.deadline {
+            (until_idle, "further data", self.idle)
+        } else {
+            (self.deadline, "end of its answer", self.total)
+        };
+        let read = timeout_at(until, self.session_http.read_response_body()).await;
+        read.map_err(|_| Error::Timeout { what, limit })?
+            .map_err(|error| Error::Lost { cause: error.to_string(), has_answered: true })
+    }
+
+    /// Reads a body of at most `limit` bytes to its end.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Error::TooLarge`] as soon as it is known to be.
+    pub async fn read_all(&mut self, limit: usize) -> Result<Bytes, Error> {
+        let Some(first) = self.read().await? else {
+            return Ok(Bytes::new());
+        };
+        if first.len() > limit {
+            return Err(Error::TooLarge { limit });
+        }
+        let mut whole = bytes::BytesMut::from(first);
+        while let Some(piece) = self.read().await? {
+            if whole.len().saturating_add(piece.len()) > limit {
+                return Err(Error::TooLarge { limit });
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// Gives the connection back to the pool; only for answers read to their end.
+    pub async fn release(self, shared: &Shared, upstream: &Upstream) {
+        let idle = Some(upstream.dial.idle_limit());
+        shared.connector.release_http_session(self.session_http, &self.peer, idle).await;
+    }
+
+    /// Cuts the connection: what else it may bring is of no use.
+    pub async fn cut(mut self) {
+        self.session_http.shutdown().await;
+    }
+
+    fn redirect(&self) -> Option<String> {
+        // Only these two keep method and body (RFC 9110 §15.4).
+        if !matches!(self.status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT) {
+            return None;
+        }
+        let head = self.session_http.response_header()?;
+        Some(head.headers.get(LOCATION)?.to_str().unwrap_or("an unreadable place").to_owned())
+    }
+}

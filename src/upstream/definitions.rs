@@ -1,0 +1,103 @@
+//! The kept copy of an upstream's tool definitions, and the task that keeps it fresh.
+
+use super::{Error, Shared, Upstream, Upstreams, client};
+use crate::mcp::Era;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+/// A copy is fetched anew after this long.
+const FRESH: Duration = Duration::from_secs(300);
+/// After a failure it is tried again, first after this long, then twice as long each time, up to `FRESH`.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// One fetch, all its pages included, may take this long.
+const FETCH_LIMIT: Duration = Duration::from_secs(30);
+
+/// What one upstream says of its tools.
+#[derive(Debug, Default)]
+pub struct Definitions {
+    /// Which era it speaks; `None` until it was reached once.
+    pub era: Option<Era>,
+    /// Its tools, by name.
+    pub tools: BTreeMap<String, Definition>,
+}
+
+/// One tool.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The definition, byte for byte as the upstream gave it.
+    pub json: Bytes,
+    /// SHA-256 of those bytes.
+    pub digest: [u8; 32],
+}
+
+impl Definition {
+    pub(super) fn new(json: Bytes) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA256, &json);
+        Definition { json, digest: digest.as_ref().try_into().expect("SHA-256 has 32 bytes") }
+    }
+}
+
+impl Upstream {
+    /// Asks the upstream for its tools now, and keeps them.
+    ///
+    /// # Errors
+    /// [`Error`]; the copy known so far stays.
+    pub async fn fetch(&self, shared: &Shared) -> Result<Arc<Definitions>, Error> {
+        let fetched = tokio::time::timeout(FETCH_LIMIT, client::fetch(self, shared)).await;
+        let fetched = Arc::new(fetched.map_err(|_| Error::Timeout { what: "tool definitions", limit: FETCH_LIMIT })??);
+        self.definitions.store(Arc::clone(&fetched));
+        Ok(fetched)
+    }
+}
+
+/// Keeps the definitions of all upstreams fresh, until it is dropped. `upstreams` says which are in force right now.
+pub async fn keep_fresh(upstreams: impl Fn() -> Arc<Upstreams>, shared: Shared) {
+    let mut due: BTreeMap<usize, (Instant, Duration)> = BTreeMap::new();
+    let mut tick = tokio::time::interval(Duration::from_millis(200));
+    loop {
+        tick.tick().await;
+        let current = upstreams();
+        let now = Instant::now();
+        let mut fetches = JoinSet::new();
+        for upstream in current.iter() {
+            // The address tells an upstream from its successor of the same name.
+            let key = Arc::as_ptr(upstream) as usize;
+            let (at, wait) = *due.entry(key).or_insert((now, FIRST_RETRY));
+            if at <= now {
+                let (upstream, shared) = (Arc::clone(upstream), shared.clone());
+                fetches.spawn(async move { (key, wait, refresh(&upstream, &shared).await) });
+            }
+        }
+        due.retain(|key, _| current.iter().any(|upstream| Arc::as_ptr(upstream) as usize == *key));
+        while let Some(done) = fetches.join_next().await {
+            if let Ok((key, wait, is_reached)) = done {
+                let (next, wait) = if is_reached { (FRESH, FIRST_RETRY) } else { (wait, (wait * 2).min(FRESH)) };
+                due.insert(key, (Instant::now() + next, wait));
+            }
+        }
+    }
+}
+
+async fn refresh(upstream: &Upstream, shared: &Shared) -> bool {
+    let was_up = upstream.definitions.load().era.is_some();
+    let fetched = upstream.fetch(shared).await;
+    shared.metrics.upstream_up(&upstream.name, fetched.as_ref().map_or(0, |d| d.tools.len()), fetched.is_ok());
+    match fetched {
+        Ok(known) => {
+            if !was_up {
+                let era = known.era.map_or("unknown", Era::as_str);
+                info!(upstream = %upstream.name, tools = known.tools.len(), era, "upstream reached");
+            }
+            true
+        }
+        Err(error) => {
+            warn!(upstream = %upstream.name, %error, "upstream did not list its tools; calls are still forwarded to it");
+            false
+        }
+    }
+}

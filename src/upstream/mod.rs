@@ -1,0 +1,231 @@
+//! The MCP servers behind us: how each is reached, what it is sent, and what is known of it.
+//!
+//! An [`Upstream`] lives as long as its settings do: a reload that does not touch it leaves its connections, its
+//! era and its tool definitions alone. What a call means and whether it may pass is not decided here.
+
+mod client;
+mod connection;
+mod definitions;
+mod dial;
+mod error;
+mod session;
+
+pub use connection::{Answer, Request, Send};
+pub use definitions::{Definition, Definitions, keep_fresh};
+pub use error::Error;
+pub use session::{SessionKey, Sessions};
+
+use crate::config::{self, HttpUpstream, Path, Problem};
+use crate::metrics::Metrics;
+use arc_swap::ArcSwap;
+use dial::Dial;
+use http::{HeaderName, HeaderValue};
+use pingora::connectors::http::Connector;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Every upstream, by name.
+#[derive(Default)]
+pub struct Upstreams {
+    by_name: BTreeMap<String, Arc<Upstream>>,
+}
+
+/// One MCP server.
+pub struct Upstream {
+    /// Its name in the configuration.
+    pub name: Arc<str>,
+    /// How long it may take.
+    pub timeouts: Timeouts,
+    dial: Dial,
+    target: Target,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    definitions: ArcSwap<Definitions>,
+    /// SHA-256 over everything that was configured, secrets and files included.
+    fingerprint: [u8; 32],
+}
+
+/// Where requests go on the connection.
+struct Target {
+    host: HeaderValue,
+    path: String,
+}
+
+/// How long one upstream may take; see `config::UpstreamTimeouts`.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// From the request to the head of its answer.
+    pub answer: Duration,
+    /// Between two reads of a streamed answer.
+    pub idle: Duration,
+    /// For the whole call.
+    pub total: Duration,
+}
+
+/// What all upstreams share: the pool of connections and the counters.
+#[derive(Clone)]
+pub struct Shared {
+    /// Pooled connections to every upstream.
+    pub connector: Arc<Connector>,
+    /// Where connections and failures are counted.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Shared {
+    /// A pool of its own.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Shared { connector: Arc::new(Connector::new(None)), metrics }
+    }
+}
+
+// === impl Upstreams ===
+
+impl Upstreams {
+    /// Compiles what was configured. An upstream whose settings did not change since `previous` is carried over as it is.
+    ///
+    /// # Errors
+    /// Every certificate, key, secret or URL that cannot be used.
+    pub fn build(loaded: &config::Loaded, previous: Option<&Upstreams>) -> Result<Upstreams, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let mut by_name = BTreeMap::new();
+        for (name, config::Upstream::Http(settings)) in &loaded.config.upstreams {
+            let at = Path::root().key("upstreams").key(name).key("http");
+            match Upstream::build(name, settings, loaded, &at) {
+                Ok(built) => {
+                    let kept = previous
+                        .and_then(|known| known.get(name))
+                        .filter(|known| known.fingerprint == built.fingerprint);
+                    by_name.insert(name.clone(), kept.map_or_else(|| Arc::new(built), Arc::clone));
+                }
+                Err(more) => problems.extend(more),
+            }
+        }
+        if problems.is_empty() { Ok(Upstreams { by_name }) } else { Err(problems) }
+    }
+
+    /// The upstream of that name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
+        self.by_name.get(name)
+    }
+
+    /// All of them, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Upstream>> {
+        self.by_name.values()
+    }
+}
+
+// === impl Upstream ===
+
+impl Upstream {
+    fn build(
+        name: &str,
+        settings: &HttpUpstream,
+        loaded: &config::Loaded,
+        at: &Path,
+    ) -> Result<Upstream, Vec<Problem>> {
+        let mut problems = Vec::new();
+        let headers = secret_headers(settings, loaded, at, &mut problems);
+        let mut seal = Fingerprint::new(name);
+        for (name, value) in &headers {
+            seal.add(name.as_str().as_bytes());
+            seal.add(value.as_bytes());
+        }
+        seal.add(format!("{:?} {:?}", settings.url, settings.timeouts).as_bytes());
+        let dial = match Dial::build(name, settings, loaded, at) {
+            Ok(dial) => dial,
+            Err(more) => {
+                problems.extend(more);
+                return Err(problems);
+            }
+        };
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        seal.add(&dial.group_key().to_be_bytes());
+        let target =
+            Target::of(&settings.url).ok_or_else(|| vec![Problem::new(at.clone().key("url"), "not a usable URL")])?;
+        Ok(Upstream {
+            name: name.into(),
+            timeouts: Timeouts {
+                answer: settings.timeouts.answer.duration(),
+                idle: settings.timeouts.idle.duration(),
+                total: settings.timeouts.total.duration(),
+            },
+            dial,
+            target,
+            headers,
+            definitions: ArcSwap::default(),
+            fingerprint: seal.finish(),
+        })
+    }
+
+    /// What is known of its tools: the newest copy fetched, empty until the first fetch.
+    pub fn definitions(&self) -> Arc<Definitions> {
+        self.definitions.load_full()
+    }
+}
+
+impl Target {
+    fn of(url: &str) -> Option<Target> {
+        let url = url::Url::parse(url).ok()?;
+        let host = match url.port() {
+            Some(port) => format!("{}:{port}", url.host_str()?),
+            None => url.host_str()?.to_owned(),
+        };
+        let path = match url.query() {
+            Some(query) => format!("{}?{query}", url.path()),
+            None => url.path().to_owned(),
+        };
+        Some(Target { host: HeaderValue::try_from(host).ok()?, path })
+    }
+}
+
+fn secret_headers(
+    settings: &HttpUpstream,
+    loaded: &config::Loaded,
+    at: &Path,
+    problems: &mut Vec<Problem>,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = Vec::new();
+    for (name, text) in &settings.headers {
+        let at = at.clone().key("headers").key(name);
+        let value = match text.resolve(loaded.directory()) {
+            Ok(value) => value,
+            Err(why) => {
+                problems.push(why.at(at));
+                continue;
+            }
+        };
+        match (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.expose().as_str())) {
+            (Ok(name), Ok(mut value)) => {
+                // Keeps it out of any `Debug` of a header map.
+                value.set_sensitive(true);
+                headers.push((name, value));
+            }
+            (Err(_), _) => problems.push(Problem::new(at, format!("`{name}` is not a header name"))),
+            (_, Err(_)) => problems.push(Problem::new(at, "the value holds characters that a header cannot carry")),
+        }
+    }
+    headers
+}
+
+/// Tells two sets of settings apart.
+struct Fingerprint(ring::digest::Context);
+
+impl Fingerprint {
+    fn new(name: &str) -> Self {
+        let mut fingerprint = Fingerprint(ring::digest::Context::new(&ring::digest::SHA256));
+        fingerprint.add(name.as_bytes());
+        fingerprint
+    }
+
+    fn add(&mut self, part: &[u8]) {
+        // The length keeps `ab`+`c` and `a`+`bc` apart.
+        self.0.update(&(part.len() as u64).to_be_bytes());
+        self.0.update(part);
+    }
+
+    fn finish(self) -> [u8; 32] {
+        self.0.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
+    }
+}
