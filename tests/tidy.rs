@@ -29,21 +29,14 @@ struct Source {
 impl Source {
     /// A file for a sample that a rule must complain of.
     fn sample(path: &str, text: &str) -> Source {
-        Source {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        }
+        Source { path: path.to_owned(), text: text.to_owned() }
     }
 
     /// The file at `path`, which must be there.
     #[track_caller]
     fn read(path: &str) -> Source {
-        let text = std::fs::read_to_string(root().join(path))
-            .unwrap_or_else(|error| panic!("{path}: {error}"));
-        Source {
-            path: path.to_owned(),
-            text,
-        }
+        let text = std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+        Source { path: path.to_owned(), text }
     }
 }
 
@@ -57,15 +50,10 @@ fn sources(folder: &str, ending: &str) -> Vec<Source> {
     collect(&root().join(folder), ending, &mut paths);
     paths.sort();
     let relative = |path: PathBuf| {
-        let path = path
-            .strip_prefix(root())
-            .expect("it stands in the repository");
+        let path = path.strip_prefix(root()).expect("it stands in the repository");
         path.to_str().expect("our file names are UTF-8").to_owned()
     };
-    paths
-        .into_iter()
-        .map(|path| Source::read(&relative(path)))
-        .collect()
+    paths.into_iter().map(|path| Source::read(&relative(path))).collect()
 }
 
 fn collect(folder: &Path, ending: &str, into: &mut Vec<PathBuf>) {
@@ -73,8 +61,7 @@ fn collect(folder: &Path, ending: &str, into: &mut Vec<PathBuf>) {
         let (path, name) = (entry.path(), entry.file_name());
         let name = name.to_string_lossy();
         // Not ours: what builds and runs leave behind, and what git keeps.
-        let is_foreign =
-            name.starts_with('.') || ["target", "data", "node_modules"].contains(&&*name);
+        let is_foreign = name.starts_with('.') || ["target", "data", "node_modules"].contains(&&*name);
         if path.is_dir() && !is_foreign {
             collect(&path, ending, into);
         } else if path.is_file() && name.ends_with(ending) {

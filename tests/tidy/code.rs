@@ -8,10 +8,7 @@ pub(super) fn code(text: &str) -> String {
     while at < bytes.len() {
         let end = end_of_token(bytes, at);
         if end > at + 1 {
-            out[at..end]
-                .iter_mut()
-                .filter(|byte| **byte != b'\n')
-                .for_each(|byte| *byte = b' ');
+            out[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
         }
         at = end;
     }
@@ -22,12 +19,7 @@ pub(super) fn code(text: &str) -> String {
 fn end_of_token(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     match rest {
-        [b'/', b'/', ..] => {
-            at + rest
-                .iter()
-                .position(|byte| *byte == b'\n')
-                .unwrap_or(rest.len())
-        }
+        [b'/', b'/', ..] => at + rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len()),
         [b'/', b'*', ..] => at + block_comment(rest),
         [b'r', b'"' | b'#', ..] if !is_in_word(bytes, at) => at + raw_string(rest).unwrap_or(1),
         [b'"', ..] => at + string(rest),
@@ -67,9 +59,7 @@ fn raw_string(rest: &[u8]) -> Option<usize> {
     }
     let close = [b"\"".as_slice(), &b"#".repeat(n_hashes)].concat();
     let from = n_hashes + 2;
-    let inside = rest[from..]
-        .windows(close.len())
-        .position(|window| window == close);
+    let inside = rest[from..].windows(close.len()).position(|window| window == close);
     Some(inside.map_or(rest.len(), |inside| from + inside + close.len()))
 }
 
@@ -115,17 +105,10 @@ pub(super) fn functions(code: &str) -> Vec<Function> {
         if is_in_word(code.as_bytes(), at) {
             continue;
         }
-        let name: String = code[at + 3..]
-            .chars()
-            .take_while(|c| c.is_alphanumeric() || *c == '_')
-            .collect();
+        let name: String = code[at + 3..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
         if let (false, Some(end)) = (name.is_empty(), end_of_body(&code[at..])) {
             let n_lines = code[at..at + end].lines().count();
-            found.push(Function {
-                name,
-                line: line_of(code, at),
-                n_lines,
-            });
+            found.push(Function { name, line: line_of(code, at), n_lines });
         }
     }
     found
@@ -163,14 +146,8 @@ fn comments_and_literals_are_blanked_and_code_stays() {
     let cases = [
         ("a // b\nc", "a     \nc"),
         ("a /* b /* c */ d */ e", "a                   e"),
-        (
-            r#"f("x\"y", 'z', '"', '\'', b"w")"#,
-            "f(      ,    ,    ,     , b   )",
-        ),
-        (
-            "r\"a\" r#\"b\"c\"# br\"d\" r#in",
-            "              b     r#in",
-        ),
+        (r#"f("x\"y", 'z', '"', '\'', b"w")"#, "f(      ,    ,    ,     , b   )"),
+        ("r\"a\" r#\"b\"c\"# br\"d\" r#in", "              b     r#in"),
         ("for<'a> &'a str", "for<'a> &'a str"),
         ("'é' + 'a'", "     +    "),
     ];
@@ -182,9 +159,6 @@ fn comments_and_literals_are_blanked_and_code_stays() {
 #[test]
 fn functions_are_measured_from_name_to_last_brace() {
     let text = "trait T { fn declared(&self) -> [u8; 2]; }\nimpl T {\n    fn one() {}\n    fn two(x: fn(u8)) {\n        if x {\n        }\n    }\n}\n";
-    let found: Vec<_> = functions(text)
-        .into_iter()
-        .map(|f| (f.name, f.line, f.n_lines))
-        .collect();
+    let found: Vec<_> = functions(text).into_iter().map(|f| (f.name, f.line, f.n_lines)).collect();
     assert_eq!(found, [("one".to_owned(), 3, 1), ("two".to_owned(), 4, 4)]);
 }

@@ -28,18 +28,9 @@ struct Generated {
 
 fn all() -> [Generated; 3] {
     [
-        Generated {
-            path: "gateway.schema.json",
-            text: config::schema(),
-        },
-        Generated {
-            path: "docs/configuration.md",
-            text: config::reference(),
-        },
-        Generated {
-            path: "docs/methods.md",
-            text: METHODS.to_owned() + &mcp::table(),
-        },
+        Generated { path: "gateway.schema.json", text: config::schema() },
+        Generated { path: "docs/configuration.md", text: config::reference() },
+        Generated { path: "docs/methods.md", text: METHODS.to_owned() + &mcp::table() },
     ]
 }
 
@@ -49,16 +40,8 @@ fn stale(generated: &Generated, on_disk: Option<&str>) -> Option<String> {
     match on_disk {
         Some(text) if text == generated.text => None,
         Some(text) => {
-            let same = text
-                .lines()
-                .zip(generated.text.lines())
-                .take_while(|(old, new)| old == new)
-                .count();
-            Some(format!(
-                "{}:{}: differs from the code; {hint}",
-                generated.path,
-                same + 1
-            ))
+            let same = text.lines().zip(generated.text.lines()).take_while(|(old, new)| old == new).count();
+            Some(format!("{}:{}: differs from the code; {hint}", generated.path, same + 1))
         }
         None => Some(format!("{}: is missing; {hint}", generated.path)),
     }
@@ -69,51 +52,29 @@ fn open_objects(schema: &Value) -> Vec<String> {
     let mut found = Vec::new();
     walk(schema, "", &mut found);
     found.retain(|path| !OPEN.iter().any(|(open, _)| path == open));
-    found
-        .into_iter()
-        .map(|path| format!("object `{path}` of the configuration lets unknown keys in"))
-        .collect()
+    found.into_iter().map(|path| format!("object `{path}` of the configuration lets unknown keys in")).collect()
 }
 
 fn walk(schema: &Value, path: &str, open: &mut Vec<String>) {
-    let is_object = schema.get("properties").is_some()
-        || schema.get("type").is_some_and(|kind| kind == "object");
+    let is_object = schema.get("properties").is_some() || schema.get("type").is_some_and(|kind| kind == "object");
     let others = schema.get("additionalProperties");
     // A map to values of one type is closed in its own way.
-    let is_closed = others.is_some_and(|others| {
-        *others == false || others.as_object().is_some_and(|of| !of.is_empty())
-    });
+    let is_closed =
+        others.is_some_and(|others| *others == false || others.as_object().is_some_and(|of| !of.is_empty()));
     if is_object && !is_closed {
         open.push(path.to_owned());
     }
     for key in ["properties", "$defs"] {
-        for (name, part) in schema
-            .get(key)
-            .and_then(Value::as_object)
-            .into_iter()
-            .flatten()
-        {
-            let inner = if path.is_empty() {
-                name.clone()
-            } else {
-                format!("{path}.{name}")
-            };
+        for (name, part) in schema.get(key).and_then(Value::as_object).into_iter().flatten() {
+            let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
             walk(part, &inner, open);
         }
     }
     for key in ["items", "additionalProperties", "not"] {
-        schema
-            .get(key)
-            .into_iter()
-            .for_each(|part| walk(part, path, open));
+        schema.get(key).into_iter().for_each(|part| walk(part, path, open));
     }
     for key in ["oneOf", "anyOf", "allOf"] {
-        schema
-            .get(key)
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-            .for_each(|part| walk(part, path, open));
+        schema.get(key).and_then(Value::as_array).into_iter().flatten().for_each(|part| walk(part, path, open));
     }
 }
 
@@ -130,23 +91,16 @@ fn generated_files_say_what_the_code_says() {
     for generated in all() {
         let path = root().join(generated.path);
         if is_update {
-            std::fs::write(&path, &generated.text)
-                .unwrap_or_else(|error| panic!("{}: {error}", generated.path));
+            std::fs::write(&path, &generated.text).unwrap_or_else(|error| panic!("{}: {error}", generated.path));
         }
-        complaints.extend(stale(
-            &generated,
-            std::fs::read_to_string(&path).ok().as_deref(),
-        ));
+        complaints.extend(stale(&generated, std::fs::read_to_string(&path).ok().as_deref()));
     }
     none(complaints);
 }
 
 #[test]
 fn a_stale_or_missing_file_is_seen() {
-    let generated = || Generated {
-        path: "docs/x.md",
-        text: "a\nb\n".to_owned(),
-    };
+    let generated = || Generated { path: "docs/x.md", text: "a\nb\n".to_owned() };
     let seen = |on_disk| stale(&generated(), on_disk).into_iter().collect::<Vec<_>>();
 
     complains(&seen(Some("a\nc\n")), "docs/x.md:2: differs");
@@ -159,35 +113,17 @@ fn an_open_object_is_seen_wherever_it_stands() {
     let closed = r#"{ "type": "object", "properties": {}, "additionalProperties": false }"#;
     let open = r#"{ "type": "object", "properties": {} }"#;
     let inside = |part: &str| {
-        let text = format!(
-            r#"{{ "type": "object", "additionalProperties": false, "properties": {{ "a": {part} }} }}"#
-        );
+        let text = format!(r#"{{ "type": "object", "additionalProperties": false, "properties": {{ "a": {part} }} }}"#);
         open_objects(&serde_json::from_str(&text).expect("a sample"))
     };
 
     complains(&inside(open), "`a`");
-    complains(
-        &inside(&format!(r#"{{ "type": "array", "items": {open} }}"#)),
-        "`a`",
-    );
-    complains(
-        &inside(&format!(
-            r#"{{ "type": "object", "additionalProperties": {open} }}"#
-        )),
-        "`a`",
-    );
-    complains(
-        &inside(&format!(r#"{{ "oneOf": [{closed}, {open}] }}"#)),
-        "`a`",
-    );
-    complains(
-        &inside(r#"{ "type": "object", "additionalProperties": true }"#),
-        "`a`",
-    );
+    complains(&inside(&format!(r#"{{ "type": "array", "items": {open} }}"#)), "`a`");
+    complains(&inside(&format!(r#"{{ "type": "object", "additionalProperties": {open} }}"#)), "`a`");
+    complains(&inside(&format!(r#"{{ "oneOf": [{closed}, {open}] }}"#)), "`a`");
+    complains(&inside(r#"{ "type": "object", "additionalProperties": true }"#), "`a`");
     none(inside(closed));
-    none(inside(
-        r#"{ "type": "object", "additionalProperties": { "type": "string" } }"#,
-    ));
+    none(inside(r#"{ "type": "object", "additionalProperties": { "type": "string" } }"#));
 }
 
 #[test]
@@ -195,11 +131,6 @@ fn what_may_be_open_exists_and_is_open() {
     let schema = serde_json::from_str::<Value>(&config::schema()).expect("the schema is JSON");
     let mut found = Vec::new();
     walk(&schema, "", &mut found);
-    let gone = OPEN
-        .iter()
-        .filter(|(open, _)| !found.iter().any(|path| path == open));
-    none(
-        gone.map(|(open, why)| format!("`{open}` ({why}) is closed or gone; take it out of OPEN"))
-            .collect(),
-    );
+    let gone = OPEN.iter().filter(|(open, _)| !found.iter().any(|path| path == open));
+    none(gone.map(|(open, why)| format!("`{open}` ({why}) is closed or gone; take it out of OPEN")).collect());
 }

@@ -16,27 +16,15 @@ fn refusals_in_code(refuse: &str, upstream: &str) -> Refusals {
         let Some((_, row)) = line.split_once("=> (\"") else {
             continue;
         };
-        let cells: Vec<&str> = row
-            .split([',', '"', ')'])
-            .map(str::trim)
-            .filter(|cell| !cell.is_empty())
-            .collect();
+        let cells: Vec<&str> = row.split([',', '"', ')']).map(str::trim).filter(|cell| !cell.is_empty()).collect();
         if let [code, status, number] = cells.as_slice() {
-            found
-                .entry((*code).to_owned())
-                .or_default()
-                .insert(((*status).to_owned(), (*number).to_owned()));
+            found.entry((*code).to_owned()).or_default().insert(((*status).to_owned(), (*number).to_owned()));
         }
     }
     // `Upstream(name) => (name, 200, -32603)`: one row for all codes of an upstream's failures.
-    let of_upstreams = upstream
-        .lines()
-        .filter_map(|line| line.trim().strip_suffix("\",")?.split_once("=> \""));
+    let of_upstreams = upstream.lines().filter_map(|line| line.trim().strip_suffix("\",")?.split_once("=> \""));
     for (_, code) in of_upstreams.filter(|(_, code)| code.starts_with("upstream.")) {
-        found
-            .entry(code.to_owned())
-            .or_default()
-            .insert(("200".to_owned(), "-32603".to_owned()));
+        found.entry(code.to_owned()).or_default().insert(("200".to_owned(), "-32603".to_owned()));
     }
     found
 }
@@ -46,13 +34,9 @@ fn refusals_in_docs(markdown: &str) -> Refusals {
     let mut found = Refusals::new();
     for cells in rows(markdown) {
         if let [code, status, number, ..] = cells.as_slice()
-            && let Some(code) = code
-                .strip_prefix('`')
-                .and_then(|code| code.strip_suffix('`'))
+            && let Some(code) = code.strip_prefix('`').and_then(|code| code.strip_suffix('`'))
         {
-            let numbers = number
-                .split(", ")
-                .map(|number| (status.clone(), number.replace('−', "-")));
+            let numbers = number.split(", ").map(|number| (status.clone(), number.replace('−', "-")));
             found.entry(code.to_owned()).or_default().extend(numbers);
         }
     }
@@ -61,9 +45,7 @@ fn refusals_in_docs(markdown: &str) -> Refusals {
 
 /// The cells of each row of each table.
 fn rows(markdown: &str) -> impl Iterator<Item = Vec<String>> {
-    let inside = markdown
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix('|')?.strip_suffix('|'));
+    let inside = markdown.lines().filter_map(|line| line.trim().strip_prefix('|')?.strip_suffix('|'));
     inside.map(|row| row.split('|').map(|cell| cell.trim().to_owned()).collect())
 }
 
@@ -71,58 +53,32 @@ fn differing_refusals(code: &Refusals, docs: &Refusals) -> Vec<String> {
     let names: BTreeSet<&String> = code.keys().chain(docs.keys()).collect();
     let differs = |name: &&&String| code.get(**name) != docs.get(**name);
     let complaint = |name: &String| {
-        format!(
-            "refusal `{name}`: the code has {:?}, docs/refusals.md has {:?}",
-            code.get(name),
-            docs.get(name)
-        )
+        format!("refusal `{name}`: the code has {:?}, docs/refusals.md has {:?}", code.get(name), docs.get(name))
     };
-    names
-        .iter()
-        .filter(differs)
-        .map(|name| complaint(name))
-        .collect()
+    names.iter().filter(differs).map(|name| complaint(name)).collect()
 }
 
 // === Metrics: src/metrics.rs, docs/operations.md ===
 
-/// The first text behind each `made.counters(` and its like.
+/// The first text behind each `made.counters(` and its like, on however many lines it stands.
 fn metrics_in_code(text: &str) -> BTreeSet<String> {
-    let calls = [
-        "counter",
-        "counters",
-        "gauge",
-        "gauges",
-        "histogram",
-        "histograms",
-    ];
-    let calls = calls.iter().flat_map(|call| {
-        text.split(&format!("made.{call}("))
-            .skip(1)
-            .collect::<Vec<_>>()
-    });
-    calls
-        .filter_map(|rest| rest.split('"').nth(1))
-        .map(|name| format!("portcullis_{name}"))
-        .collect()
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace("made .", "made.");
+    let calls = ["counter", "counters", "gauge", "gauges", "histogram", "histograms"];
+    let calls = calls.iter().flat_map(|call| text.split(&format!("made.{call}(")).skip(1).collect::<Vec<_>>());
+    calls.filter_map(|rest| rest.split('"').nth(1)).map(|name| format!("portcullis_{name}")).collect()
 }
 
 /// The names in the first cells of tables.
 fn metrics_in_docs(markdown: &str) -> BTreeSet<String> {
     let first = rows(markdown).filter_map(|cells| cells.into_iter().next());
     let names = first.map(|cell| cell.trim_matches('`').to_owned());
-    names
-        .filter(|name| name.starts_with("portcullis_"))
-        .collect()
+    names.filter(|name| name.starts_with("portcullis_")).collect()
 }
 
 fn differing_metrics(code: &BTreeSet<String>, docs: &BTreeSet<String>) -> Vec<String> {
-    let undocumented = code
-        .difference(docs)
-        .map(|name| format!("metric `{name}` is not in docs/operations.md"));
-    let gone = docs
-        .difference(code)
-        .map(|name| format!("docs/operations.md lists `{name}`, which src/metrics.rs does not"));
+    let undocumented = code.difference(docs).map(|name| format!("metric `{name}` is not in docs/operations.md"));
+    let gone =
+        docs.difference(code).map(|name| format!("docs/operations.md lists `{name}`, which src/metrics.rs does not"));
     undocumented.chain(gone).collect()
 }
 
@@ -132,14 +88,9 @@ fn differing_metrics(code: &BTreeSet<String>, docs: &BTreeSet<String>) -> Vec<St
 fn test_names(source: &Source) -> Vec<String> {
     let code = code(&source.text);
     let marks = ["#[test]", "#[tokio::test"];
-    let behind = marks
-        .iter()
-        .flat_map(|mark| code.split(mark).skip(1))
-        .filter_map(|rest| rest.split_once("fn "));
+    let behind = marks.iter().flat_map(|mark| code.split(mark).skip(1)).filter_map(|rest| rest.split_once("fn "));
     let is_word = |c: &char| c.is_alphanumeric() || *c == '_';
-    behind
-        .map(|(_, rest)| rest.chars().take_while(is_word).collect())
-        .collect()
+    behind.map(|(_, rest)| rest.chars().take_while(is_word).collect()).collect()
 }
 
 /// Promises whose second cell names no test, or one that is not there.
@@ -157,9 +108,8 @@ fn promises_without_a_test(markdown: &str, tests: &BTreeSet<String>) -> Vec<Stri
             complaints.push(format!("docs/promises.md: no test shows: {promise}"));
         }
         let gone = named.iter().filter(|name| !tests.contains(**name));
-        complaints.extend(gone.map(|name| {
-            format!("docs/promises.md: `{name}` is no test, but should show: {promise}")
-        }));
+        complaints
+            .extend(gone.map(|name| format!("docs/promises.md: `{name}` is no test, but should show: {promise}")));
     }
     complaints
 }
@@ -203,34 +153,22 @@ fn forgotten_files(files: &[Source]) -> Vec<String> {
             && reached.insert(path.clone())
         {
             open.extend(
-                declared(source)
-                    .into_iter()
-                    .flat_map(|module| [format!("{module}.rs"), format!("{module}/mod.rs")]),
+                declared(source).into_iter().flat_map(|module| [format!("{module}.rs"), format!("{module}/mod.rs")]),
             );
         }
     }
-    let forgotten = files
-        .iter()
-        .filter(|source| !reached.contains(&source.path));
-    forgotten
-        .map(|source| format!("{}: no `mod` leads here from tests/all.rs", source.path))
-        .collect()
+    let forgotten = files.iter().filter(|source| !reached.contains(&source.path));
+    forgotten.map(|source| format!("{}: no `mod` leads here from tests/all.rs", source.path)).collect()
 }
 
 /// Where the `mod name;` of a file lead, without ending.
 fn declared(source: &Source) -> Vec<String> {
-    let folder = match source
-        .path
-        .strip_suffix("/mod.rs")
-        .or_else(|| source.path.strip_suffix("/all.rs"))
-    {
+    let folder = match source.path.strip_suffix("/mod.rs").or_else(|| source.path.strip_suffix("/all.rs")) {
         Some(folder) => folder,
         None => source.path.trim_end_matches(".rs"),
     };
     let code = code(&source.text);
-    let code = ["{", "}", ";"]
-        .iter()
-        .fold(code, |code, mark| code.replace(mark, &format!(" {mark} ")));
+    let code = ["{", "}", ";"].iter().fold(code, |code, mark| code.replace(mark, &format!(" {mark} ")));
     let words: Vec<&str> = code.split_whitespace().collect();
     // What is open: an inline module with its name, or any other brace.
     let mut around: Vec<Option<&str>> = Vec::new();
@@ -238,13 +176,7 @@ fn declared(source: &Source) -> Vec<String> {
     for window in words.windows(3) {
         match window {
             ["mod", name, ";"] => {
-                let inner = around
-                    .iter()
-                    .flatten()
-                    .chain([name])
-                    .copied()
-                    .collect::<Vec<_>>()
-                    .join("/");
+                let inner = around.iter().flatten().chain([name]).copied().collect::<Vec<_>>().join("/");
                 found.push(format!("{folder}/{inner}"));
             }
             [before, name, "{"] => around.push((*before == "mod").then_some(*name)),
@@ -257,38 +189,22 @@ fn declared(source: &Source) -> Vec<String> {
 
 #[test]
 fn every_refusal_is_in_the_docs_with_its_numbers() {
-    let code = refusals_in_code(
-        &Source::read("src/proxy/refuse.rs").text,
-        &Source::read("src/upstream/error.rs").text,
-    );
+    let code = refusals_in_code(&Source::read("src/proxy/refuse.rs").text, &Source::read("src/upstream/error.rs").text);
     assert!(code.len() > 30, "the tables in code are read: {code:?}");
-    none(differing_refusals(
-        &code,
-        &refusals_in_docs(&Source::read("docs/refusals.md").text),
-    ));
+    none(differing_refusals(&code, &refusals_in_docs(&Source::read("docs/refusals.md").text)));
 }
 
 #[test]
 fn every_metric_is_in_the_docs() {
     let code = metrics_in_code(&Source::read("src/metrics.rs").text);
     assert!(code.len() > 15, "the list in code is read: {code:?}");
-    none(differing_metrics(
-        &code,
-        &metrics_in_docs(&Source::read("docs/operations.md").text),
-    ));
+    none(differing_metrics(&code, &metrics_in_docs(&Source::read("docs/operations.md").text)));
 }
 
 #[test]
 fn every_promise_is_shown_by_a_test() {
-    let tests = sources("src", ".rs")
-        .iter()
-        .chain(&sources("tests", ".rs"))
-        .flat_map(test_names)
-        .collect();
-    none(promises_without_a_test(
-        &Source::read("docs/promises.md").text,
-        &tests,
-    ));
+    let tests = sources("src", ".rs").iter().chain(&sources("tests", ".rs")).flat_map(test_names).collect();
+    none(promises_without_a_test(&Source::read("docs/promises.md").text, &tests));
 }
 
 #[test]
@@ -311,48 +227,30 @@ fn a_refusal_that_differs_is_seen() {
     let tls = "| `upstream.tls` | 200 | -32603 | x | y |\n";
 
     complains(&seen(tls), "`policy.denied`");
+    complains(&seen(&format!("{tls}| `policy.denied` | 403 | 31403 | x | y |\n")), "`policy.denied`");
     complains(
-        &seen(&format!("{tls}| `policy.denied` | 403 | 31403 | x | y |\n")),
-        "`policy.denied`",
-    );
-    complains(
-        &seen(&format!(
-            "{tls}| `policy.denied` | 200 | 31403 | x | y |\n| `gone` | 400 | 1 | x | y |\n"
-        )),
+        &seen(&format!("{tls}| `policy.denied` | 200 | 31403 | x | y |\n| `gone` | 400 | 1 | x | y |\n")),
         "`gone`",
     );
-    none(seen(&format!(
-        "| Code | HTTP |\n|---|---|\n{tls}| `policy.denied` | 200 | 31403 | x | y |\n"
-    )));
+    none(seen(&format!("| Code | HTTP |\n|---|---|\n{tls}| `policy.denied` | 200 | 31403 | x | y |\n")));
 }
 
 #[test]
 fn a_metric_that_differs_is_seen() {
     let code = metrics_in_code(
-        "a: made.counters(\n    \"a_total\",\n    \"Help.\",\n), b: made.gauge(\"b\", \"Help.\")",
+        "a: made.counters(\n    \"a_total\",\n    \"Help.\",\n), b: made\n    .gauge(\"b\", \"Help.\")",
     );
     let seen = |docs: &str| differing_metrics(&code, &metrics_in_docs(docs));
 
-    complains(
-        &seen("| `portcullis_a_total` | x |\n"),
-        "`portcullis_b` is not in",
-    );
-    complains(
-        &seen("| `portcullis_a_total` |\n| `portcullis_b` |\n| `portcullis_c` |\n"),
-        "`portcullis_c`",
-    );
+    complains(&seen("| `portcullis_a_total` | x |\n"), "`portcullis_b` is not in");
+    complains(&seen("| `portcullis_a_total` |\n| `portcullis_b` |\n| `portcullis_c` |\n"), "`portcullis_c`");
 }
 
 #[test]
 fn a_dependency_without_a_sentence_is_seen() {
+    complains(&unexplained_dependencies("[dependencies]\n# Why.\na = \"1\"\n\nb = \"1\"\n"), "Cargo.toml:5: `b`");
     complains(
-        &unexplained_dependencies("[dependencies]\n# Why.\na = \"1\"\n\nb = \"1\"\n"),
-        "Cargo.toml:5: `b`",
-    );
-    complains(
-        &unexplained_dependencies(
-            "[dev-dependencies]\n# Why.\na = \"1\"\nb = \"1\"\nc.workspace = true\n",
-        ),
+        &unexplained_dependencies("[dev-dependencies]\n# Why.\na = \"1\"\nb = \"1\"\nc.workspace = true\n"),
         "`c`",
     );
     none(unexplained_dependencies(
@@ -363,10 +261,7 @@ fn a_dependency_without_a_sentence_is_seen() {
 #[test]
 fn a_forgotten_test_file_is_seen() {
     let files = [
-        Source::sample(
-            "tests/all.rs",
-            "mod tidy;\nmod proxy {\n    mod bytes;\n}\nmod support;\n// mod lost;\n",
-        ),
+        Source::sample("tests/all.rs", "mod tidy;\nmod proxy {\n    mod bytes;\n}\nmod support;\n// mod lost;\n"),
         Source::sample("tests/tidy.rs", "mod code;\nfn f() { if x {} }\nmod after;"),
         Source::sample("tests/tidy/code.rs", ""),
         Source::sample("tests/tidy/after.rs", ""),
@@ -386,12 +281,7 @@ fn a_promise_without_a_test_is_seen() {
         "#[test]\nfn one() {}\n#[tokio::test(start_paused = true)]\nasync fn two() {}\nfn three() {}",
     );
     let tests: BTreeSet<String> = test_names(&file).into_iter().collect();
-    let seen = |row: &str| {
-        promises_without_a_test(
-            &format!("| Promise | Shown by |\n|---|---|\n{row}\n"),
-            &tests,
-        )
-    };
+    let seen = |row: &str| promises_without_a_test(&format!("| Promise | Shown by |\n|---|---|\n{row}\n"), &tests);
 
     complains(&seen("| It is good. | `three` |"), "`three` is no test");
     complains(&seen("| It is good. | soon |"), "no test shows");
