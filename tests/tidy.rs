@@ -72,7 +72,8 @@ fn collect(folder: &Path, ending: &str, into: &mut Vec<PathBuf>) {
 
 /// Fails with every complaint there is.
 #[track_caller]
-fn none(complaints: Vec<String>) {
+fn none(complaints: impl IntoIterator<Item = String>) {
+    let complaints: Vec<String> = complaints.into_iter().collect();
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 

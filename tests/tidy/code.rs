@@ -28,11 +28,14 @@ fn end_of_token(bytes: &[u8], at: usize) -> usize {
     }
 }
 
-/// `r` that ends a word begins nothing; that of `br` does.
+/// Whether the byte at `at` goes on with a word; the `r` of `br` does not, since it begins a literal.
 fn is_in_word(bytes: &[u8], at: usize) -> bool {
     let before = |n: usize| at.checked_sub(n).map_or(b' ', |at| bytes[at]);
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    is_word(before(1)) && !(before(1) == b'b' && !is_word(before(2)))
+    match (before(2), before(1)) {
+        (first, b'b') => is_word(first),
+        (_, last) => is_word(last),
+    }
 }
 
 fn block_comment(rest: &[u8]) -> usize {

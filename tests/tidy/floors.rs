@@ -120,7 +120,7 @@ fn without_a_floor(lib: &str) -> Vec<String> {
 
 #[test]
 fn a_module_uses_lower_floors_only() {
-    none(sources("src", ".rs").iter().flat_map(wrong_uses).collect());
+    none(sources("src", ".rs").iter().flat_map(wrong_uses));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn every_module_stands_on_a_floor() {
 
 #[test]
 fn the_configuration_names_no_runtime_type() {
-    none(sources("src", ".rs").iter().flat_map(runtime_types_in_config).collect());
+    none(sources("src", ".rs").iter().flat_map(runtime_types_in_config));
 }
 
 #[test]

@@ -87,7 +87,7 @@ fn every_object_of_the_configuration_is_closed() {
 #[test]
 fn generated_files_say_what_the_code_says() {
     let is_update = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
-    let mut complaints = Vec::new();
+    let mut complaints: Vec<String> = Vec::new();
     for generated in all() {
         let path = root().join(generated.path);
         if is_update {
@@ -132,5 +132,5 @@ fn what_may_be_open_exists_and_is_open() {
     let mut found = Vec::new();
     walk(&schema, "", &mut found);
     let gone = OPEN.iter().filter(|(open, _)| !found.iter().any(|path| path == open));
-    none(gone.map(|(open, why)| format!("`{open}` ({why}) is closed or gone; take it out of OPEN")).collect());
+    none(gone.map(|(open, why)| format!("`{open}` ({why}) is closed or gone; take it out of OPEN")));
 }
