@@ -89,11 +89,7 @@ impl Metrics {
                 "Connections used, new or from the pool.",
                 &["upstream", "reused"],
             ),
-            upstream_up: made.gauges(
-                "upstream_up",
-                "1 while the last fetch of tool definitions went well.",
-                &["upstream"],
-            ),
+            upstream_up: made.gauges("upstream_up", "1 while its tools could be listed the last time.", &["upstream"]),
             upstream_tools: made.gauges(
                 "upstream_tools",
                 "Tools the upstream listed when it was last asked.",

@@ -1,4 +1,5 @@
-//! The one integration-test binary, its modules in reading order: the harness, then the tests as a call walks.
+//! The one integration-test binary, its modules in reading order: the harness, then the tests as a call walks, then
+//! what no compiler checks. `tidy` sees to it that no file is forgotten.
 
 mod support;
 
@@ -7,3 +8,5 @@ mod proxy {
     mod real_clients;
 }
 mod policy;
+
+mod tidy;

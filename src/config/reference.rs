@@ -24,7 +24,7 @@ policy:
 const INTRODUCTION: &str = "\
 # Configuration
 
-<!-- Written from the structs in `src/config` by `UPDATE=1 cargo test config`. Edit their doc comments instead. -->
+<!-- Written from the structs in `src/config` by `UPDATE=1 cargo test --test all generated`. Edit their doc comments instead. -->
 
 Everything is in one YAML file, `gateway.yaml`.
 `gateway.schema.json` lets editors complete and check it; `portcullis check` does the same and more.

@@ -1,0 +1,136 @@
+//! The configuration's schema is closed, and the files that are written from code say what the code says.
+//!
+//! `UPDATE=1 cargo test --test all generated` writes them anew.
+
+use super::{complains, none, root};
+use portcullis::{config, mcp};
+use serde_json::Value;
+
+/// The one object whose keys are not ours to close.
+const OPEN: &[(&str, &str)] = &[("PolicyTest.arguments", "a tool names its own arguments")];
+
+const METHODS: &str = "\
+# Methods
+
+<!-- Written from the table in `src/mcp/method.rs` by `UPDATE=1 cargo test --test all generated`. Edit that instead. -->
+
+Every MCP method a client may send, what decides whether it passes, and what happens when no rule speaks of it.
+The name is compared byte for byte: `Tools/Call`, or one with a space behind it, is a method that does not exist.
+Requests of a server to its client (sampling, elicitation, roots) are not passed on yet.
+
+";
+
+/// A file that a test writes.
+struct Generated {
+    path: &'static str,
+    text: String,
+}
+
+fn all() -> [Generated; 3] {
+    [
+        Generated { path: "gateway.schema.json", text: config::schema() },
+        Generated { path: "docs/configuration.md", text: config::reference() },
+        Generated { path: "docs/methods.md", text: METHODS.to_owned() + &mcp::table() },
+    ]
+}
+
+/// A file that no longer says what the code says.
+fn stale(generated: &Generated, on_disk: Option<&str>) -> Option<String> {
+    let hint = "run `UPDATE=1 cargo test --test all generated` and commit what it writes";
+    match on_disk {
+        Some(text) if text == generated.text => None,
+        Some(text) => {
+            let same = text.lines().zip(generated.text.lines()).take_while(|(old, new)| old == new).count();
+            Some(format!("{}:{}: differs from the code; {hint}", generated.path, same + 1))
+        }
+        None => Some(format!("{}: is missing; {hint}", generated.path)),
+    }
+}
+
+/// Objects that let unknown keys in. A mistyped key in one would be a rule that is not there.
+fn open_objects(schema: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    walk(schema, "", &mut found);
+    found.retain(|path| !OPEN.iter().any(|(open, _)| path == open));
+    found.into_iter().map(|path| format!("object `{path}` of the configuration lets unknown keys in")).collect()
+}
+
+fn walk(schema: &Value, path: &str, open: &mut Vec<String>) {
+    let is_object = schema.get("properties").is_some() || schema.get("type").is_some_and(|kind| kind == "object");
+    let others = schema.get("additionalProperties");
+    // A map to values of one type is closed in its own way.
+    let is_closed =
+        others.is_some_and(|others| *others == false || others.as_object().is_some_and(|of| !of.is_empty()));
+    if is_object && !is_closed {
+        open.push(path.to_owned());
+    }
+    for key in ["properties", "$defs"] {
+        for (name, part) in schema.get(key).and_then(Value::as_object).into_iter().flatten() {
+            let inner = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            walk(part, &inner, open);
+        }
+    }
+    for key in ["items", "additionalProperties", "not"] {
+        schema.get(key).into_iter().for_each(|part| walk(part, path, open));
+    }
+    for key in ["oneOf", "anyOf", "allOf"] {
+        schema.get(key).and_then(Value::as_array).into_iter().flatten().for_each(|part| walk(part, path, open));
+    }
+}
+
+#[test]
+fn every_object_of_the_configuration_is_closed() {
+    let schema = serde_json::from_str(&config::schema()).expect("the schema is JSON");
+    none(open_objects(&schema));
+}
+
+#[test]
+fn generated_files_say_what_the_code_says() {
+    let is_update = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
+    let mut complaints: Vec<String> = Vec::new();
+    for generated in all() {
+        let path = root().join(generated.path);
+        if is_update {
+            std::fs::write(&path, &generated.text).unwrap_or_else(|error| panic!("{}: {error}", generated.path));
+        }
+        complaints.extend(stale(&generated, std::fs::read_to_string(&path).ok().as_deref()));
+    }
+    none(complaints);
+}
+
+#[test]
+fn a_stale_or_missing_file_is_seen() {
+    let generated = || Generated { path: "docs/x.md", text: "a\nb\n".to_owned() };
+    let seen = |on_disk| stale(&generated(), on_disk).into_iter().collect::<Vec<_>>();
+
+    complains(&seen(Some("a\nc\n")), "docs/x.md:2: differs");
+    complains(&seen(None), "is missing");
+    none(seen(Some("a\nb\n")));
+}
+
+#[test]
+fn an_open_object_is_seen_wherever_it_stands() {
+    let closed = r#"{ "type": "object", "properties": {}, "additionalProperties": false }"#;
+    let open = r#"{ "type": "object", "properties": {} }"#;
+    let inside = |part: &str| {
+        let text = format!(r#"{{ "type": "object", "additionalProperties": false, "properties": {{ "a": {part} }} }}"#);
+        open_objects(&serde_json::from_str(&text).expect("a sample"))
+    };
+
+    complains(&inside(open), "`a`");
+    complains(&inside(&format!(r#"{{ "type": "array", "items": {open} }}"#)), "`a`");
+    complains(&inside(&format!(r#"{{ "type": "object", "additionalProperties": {open} }}"#)), "`a`");
+    complains(&inside(&format!(r#"{{ "oneOf": [{closed}, {open}] }}"#)), "`a`");
+    complains(&inside(r#"{ "type": "object", "additionalProperties": true }"#), "`a`");
+    none(inside(closed));
+    none(inside(r#"{ "type": "object", "additionalProperties": { "type": "string" } }"#));
+}
+
+#[test]
+fn what_may_be_open_exists_and_is_open() {
+    let schema = serde_json::from_str::<Value>(&config::schema()).expect("the schema is JSON");
+    let mut found = Vec::new();
+    walk(&schema, "", &mut found);
+    let gone = OPEN.iter().filter(|(open, _)| !found.iter().any(|path| path == open));
+    none(gone.map(|(open, why)| format!("`{open}` ({why}) is closed or gone; take it out of OPEN")));
+}
