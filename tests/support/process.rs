@@ -6,6 +6,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// A command to run: the one place where the tests start programs.
@@ -37,6 +38,12 @@ impl Finished {
 /// Runs a program to its end, with `input` on its stdin. It is killed when it takes too long.
 #[track_caller]
 pub(crate) fn run(command: &mut Command, input: &[u8]) -> Finished {
+    run_within(2 * PATIENCE, command, input)
+}
+
+/// The same with a limit of its own, for what may take long.
+#[track_caller]
+pub(crate) fn run_within(limit: Duration, command: &mut Command, input: &[u8]) -> Finished {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
     let mut stdin = child.stdin.take().expect("stdin is piped");
@@ -45,7 +52,7 @@ pub(crate) fn run(command: &mut Command, input: &[u8]) -> Finished {
     let feeder = thread::spawn(move || drop(stdin.write_all(&input)));
     let stdout = drain(child.stdout.take().expect("stdout is piped"));
     let stderr = drain(child.stderr.take().expect("stderr is piped"));
-    let status = wait(&mut child);
+    let status = wait(&mut child, limit);
     feeder.join().expect("the feeder does not panic");
     let finished = |output: JoinHandle<Vec<u8>>| {
         String::from_utf8_lossy(&output.join().expect("a reader does not panic")).into_owned()
@@ -53,19 +60,19 @@ pub(crate) fn run(command: &mut Command, input: &[u8]) -> Finished {
     let (stdout, stderr) = (finished(stdout), finished(stderr));
     match status {
         Some(status) => Finished { status, stdout, stderr },
-        None => panic!("{command:?} did not end within {PATIENCE:?}\nstdout:\n{stdout}\nstderr:\n{stderr}"),
+        None => panic!("{command:?} did not end within {limit:?}\nstdout:\n{stdout}\nstderr:\n{stderr}"),
     }
 }
 
 /// Waits for the end; kills and returns `None` when it does not come in time.
-fn wait(child: &mut Child) -> Option<ExitStatus> {
-    let deadline = Instant::now() + 2 * PATIENCE;
+fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + limit;
     while Instant::now() < deadline {
         if let Some(status) = child.try_wait().expect("a child can be waited for") {
             return Some(status);
         }
         // std has no wait with a limit; this is a poll, not a pause that something depends on.
-        thread::sleep(std::time::Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(2));
     }
     drop(child.kill());
     drop(child.wait());
@@ -136,7 +143,7 @@ impl Server {
         let deadline = Instant::now() + PATIENCE;
         while !self.log().contains(text) {
             assert!(Instant::now() < deadline, "{} did not log {text:?}\n{}", self.name, self.log());
-            thread::sleep(std::time::Duration::from_millis(2));
+            thread::sleep(Duration::from_millis(2));
         }
     }
 
@@ -159,7 +166,7 @@ impl Server {
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        wait(&mut self.child).unwrap_or_else(|| panic!("{} did not end\n{}", self.name, self.log()))
+        wait(&mut self.child, 2 * PATIENCE).unwrap_or_else(|| panic!("{} did not end\n{}", self.name, self.log()))
     }
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// What `tests/setup` printed: where it put things.
@@ -135,12 +136,15 @@ fn sdk_program(name: &str) -> Command {
     command
 }
 
+/// On a bare machine with a slow line, minutes.
+const INSTALLING: Duration = Duration::from_secs(900);
+
 /// Installs what is missing, once a run. Where nothing is, this takes some 20 ms.
 fn installed() -> &'static Installed {
     static INSTALLED: OnceLock<Installed> = OnceLock::new();
     INSTALLED.get_or_init(|| {
         let setup = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/setup");
-        let said = process::run(process::command("sh").arg(setup), b"").success().stdout;
+        let said = process::run_within(INSTALLING, process::command("sh").arg(setup), b"").success().stdout;
         let path = |name: &str| {
             let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
             PathBuf::from(line.unwrap_or_else(|| panic!("tests/setup does not say {name}: {said}")))
