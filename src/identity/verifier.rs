@@ -23,8 +23,11 @@ pub const FEED_LIMIT: Duration = Duration::from_secs(30);
 /// How often revocations are asked for.
 const FEED_PERIOD: Duration = Duration::from_millis(200);
 
-/// Remembered tokens that have expired are dropped this often.
+/// What has expired is dropped this often.
 const SWEEP_PERIOD: Duration = Duration::from_secs(60);
+
+/// Grants stay in the store for a week after their end, so that `token list` and an audit can still name them.
+const KEPT_AFTER_EXPIRY_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
 
 /// What a token stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +125,8 @@ impl Verifier {
         self.0.feed.is_current_at(Instant::now())
     }
 
-    /// Follows the revocations for as long as it is polled; run as a task that ends with the server.
+    /// Follows the revocations, and drops what has expired, for as long as it is polled; run as a task that ends with
+    /// the server.
     pub async fn watch_revocations(&self) {
         let mut ticks = tokio::time::interval(FEED_PERIOD);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -141,7 +145,7 @@ impl Verifier {
             was_heard = followed.is_ok();
             if swept_at.elapsed() >= SWEEP_PERIOD {
                 swept_at = Instant::now();
-                self.sweep();
+                self.sweep().await;
             }
         }
     }
@@ -153,12 +157,17 @@ impl Verifier {
         let grant = shared.store.grant(&claims.grant).await.map_err(Error::Unavailable)?;
         let grant = grant.ok_or(Error::UnknownGrant)?;
         let verified = Arc::new(accept(claims, &grant, shared.clock.unix_ms())?);
-        shared.cache.insert(key, verified.clone());
-        // Revoked between the look-up and the insertion: the sweep may have come too early to find it.
-        if shared.feed.n_applied.load(Ordering::SeqCst) != n_applied {
-            shared.cache.tokens.remove(&key);
-        }
+        self.remember(key, verified.clone(), n_applied);
         Ok(verified)
+    }
+
+    /// Remembers a token whose grant was looked up when revocations had been applied `n_applied` times.
+    fn remember(&self, key: Digest, verified: Arc<Verified>, n_applied: u64) {
+        self.0.cache.insert(key, verified);
+        // Revoked between the look-up and the insertion: what dropped revoked tokens may have come too early for this one.
+        if self.0.feed.n_applied.load(Ordering::SeqCst) != n_applied {
+            self.0.cache.tokens.remove(&key);
+        }
     }
 
     /// Takes in all revocations after `change` and notes that the store was heard.
@@ -179,9 +188,14 @@ impl Verifier {
         }
     }
 
-    fn sweep(&self) {
+    /// Drops what has expired, from memory and, after a while, from the store: neither may grow for ever.
+    async fn sweep(&self) {
         let now = self.0.clock.unix_seconds();
         self.0.cache.tokens.retain(|_, verified| now < verified.expires_at);
+        let long_ago_ms = self.0.clock.unix_ms().saturating_sub(KEPT_AFTER_EXPIRY_MS);
+        if let Err(error) = self.0.store.purge_expired(long_ago_ms).await {
+            tracing::warn!(%error, "expired grants cannot be removed");
+        }
     }
 }
 

@@ -40,6 +40,12 @@ impl World {
         self.verifier.verify(token, RESOURCE).await
     }
 
+    /// Takes a table away, as another program could.
+    fn break_store(&self, table: &str) {
+        let connection = rusqlite::Connection::open(self.dir.path().join("portcullis.db")).unwrap();
+        connection.execute_batch(&format!("ALTER TABLE {table} RENAME TO gone")).unwrap();
+    }
+
     fn n_remembered(&self) -> usize {
         self.verifier.0.cache.tokens.len()
     }
@@ -187,29 +193,20 @@ async fn a_revocation_by_another_process_arrives_within_a_second() {
 #[tokio::test]
 async fn a_revocation_between_look_up_and_remembering_is_not_missed() {
     let world = World::new(10).await;
-    let token = world.token("g_1").await;
-    let feed = &world.verifier.0.feed;
+    let verified = world.verify(&world.token("g_1").await).await.unwrap();
+    let n_applied = || world.verifier.0.feed.n_applied.load(Ordering::SeqCst);
+    let is_remembered = |key| world.verifier.0.cache.get(&key).is_some();
 
-    // The store answers, then revocations are applied, then the token is remembered.
-    let verify = world.verify(&token);
-    tokio::pin!(verify);
-    assert!(futures_poll_once(verify.as_mut()).await.is_none(), "it waits for the store");
-    feed.n_applied.fetch_add(1, Ordering::SeqCst);
-    verify.await.unwrap();
+    let at_look_up = n_applied();
+    world.verifier.remember([1; 32], verified.clone(), at_look_up);
+    world.store.revoke_grant("g_1", "user:alice", NOW_MS).await.unwrap();
+    world.verifier.follow(&mut 0).await.unwrap();
+    world.verifier.remember([2; 32], verified.clone(), at_look_up);
+    world.verifier.remember([3; 32], verified, n_applied());
 
-    assert_eq!(world.n_remembered(), 0, "it is looked up again next time");
-}
-
-/// Polls once; `None` while it is pending.
-async fn futures_poll_once<F: Future + Unpin>(future: F) -> Option<F::Output> {
-    let mut future = future;
-    std::future::poll_fn(|context| {
-        std::task::Poll::Ready(match std::pin::Pin::new(&mut future).poll(context) {
-            std::task::Poll::Ready(output) => Some(output),
-            std::task::Poll::Pending => None,
-        })
-    })
-    .await
+    assert!(!is_remembered([1; 32]), "dropped when the revocation came");
+    assert!(!is_remembered([2; 32]), "the revocation came too early to find it");
+    assert!(is_remembered([3; 32]), "looked up after it");
 }
 
 #[tokio::test]
@@ -231,14 +228,19 @@ async fn without_news_for_thirty_seconds_it_is_not_current() {
 }
 
 #[tokio::test]
-async fn following_confirms_only_when_the_store_answers() {
+async fn only_an_answer_of_the_store_makes_it_current() {
     let world = World::new(10).await;
-    let heard = || world.verifier.0.feed.heard_ms.load(Ordering::SeqCst);
+    let heard_ms = || world.verifier.0.feed.heard_ms.load(Ordering::SeqCst);
     tokio::time::sleep(Duration::from_millis(5)).await;
 
     world.verifier.follow(&mut 0).await.unwrap();
+    let after_answer = heard_ms();
+    world.break_store("revocations");
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    world.verifier.follow(&mut 0).await.unwrap_err();
 
-    assert!(heard() >= 5);
+    assert!(after_answer >= 5);
+    assert_eq!(heard_ms(), after_answer);
 }
 
 #[tokio::test]
@@ -273,17 +275,24 @@ async fn what_does_not_verify_is_not_remembered() {
 }
 
 #[tokio::test]
-async fn expired_tokens_are_swept() {
+async fn expired_tokens_are_swept_at_once_and_their_grants_after_a_week() {
     let world = World::new(10).await;
     let token = world.token("g_1").await;
     world.verify(&token).await.unwrap();
-    world.verifier.sweep();
+    world.verifier.sweep().await;
     assert_eq!(world.n_remembered(), 1);
 
     world.clock.advance_ms(600_000);
-    world.verifier.sweep();
-
+    world.verifier.sweep().await;
     assert_eq!(world.n_remembered(), 0);
+
+    let is_kept = async || world.store.grant("g_1").await.unwrap().is_some();
+    world.clock.advance_ms(3_000_000 + KEPT_AFTER_EXPIRY_MS - 1);
+    world.verifier.sweep().await;
+    assert!(is_kept().await);
+    world.clock.advance_ms(1);
+    world.verifier.sweep().await;
+    assert!(!is_kept().await);
 }
 
 #[tokio::test]
@@ -291,9 +300,7 @@ async fn a_store_that_cannot_be_asked_lets_nobody_new_in() {
     let world = World::new(10).await;
     let (known, fresh) = (world.token("g_1").await, world.token("g_2").await);
     world.verify(&known).await.unwrap();
-    let db = world.dir.path().join("portcullis.db");
-    let connection = rusqlite::Connection::open(&db).unwrap();
-    connection.execute_batch("ALTER TABLE grants RENAME TO gone").unwrap();
+    world.break_store("grants");
 
     let refused = world.verify(&fresh).await.unwrap_err();
 
