@@ -120,17 +120,22 @@ impl Reloader {
 /// What a running process cannot change about itself.
 fn check_fixed(current: &config::Config, loaded: &config::Loaded) -> Result<(), Problems> {
     let new = &loaded.config;
-    let metrics = |config: &config::Config| config.metrics.as_ref().map(|metrics| metrics.listen.clone());
+    let metrics = |config: &config::Config| format!("{:?}", config.metrics);
     let tls = |config: &config::Config| config.tls.as_ref().map(|tls| (tls.cert.clone(), tls.key.clone()));
     let fixed = [
         ("listen", current.listen == new.listen),
         ("public_url", current.public_url == new.public_url),
         ("data_dir", current.data_dir == new.data_dir),
         ("metrics", metrics(current) == metrics(new)),
+        ("limits.tokens", current.limits.tokens == new.limits.tokens),
         ("tls", tls(current) == tls(new)),
     ];
     let changed = fixed.into_iter().filter(|(_, is_same)| !is_same).map(|(key, _)| {
-        Problem::new(Path::root().key(key), format!("`{key}` cannot change while the gateway runs")).hint("restart it")
+        Problem::new(
+            key.split('.').fold(Path::root(), |path, key| path.key(key)),
+            format!("`{key}` cannot change while the gateway runs"),
+        )
+        .hint("restart it")
     });
     let changed: Vec<Problem> = changed.collect();
     if changed.is_empty() { Ok(()) } else { Err(loaded.locate(changed)) }

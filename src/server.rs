@@ -95,15 +95,15 @@ pub async fn run(
     let sockets = Sockets::bind(&loaded)?;
     let addresses = sockets.addresses;
     let (parts, gateway) = Parts::build(file, &loaded, addresses, clock).await?;
-    let (shutdown, stopping) = watch::channel(false);
+    let stops = Stops { agents: watch::channel(false).0, operators: watch::channel(false).0 };
     let mut tasks = JoinSet::new();
     parts.spawn_background(&gateway, &mut tasks);
     let mut services = JoinSet::new();
-    parts.spawn_services(gateway, sockets, &stopping, &mut services)?;
+    parts.spawn_services(gateway, sockets, &stops, &mut services)?;
     info!(agent = %addresses.agent, snapshot = %parts.snapshots.load().hash, "gateway ready");
     ready(addresses);
     stop.await;
-    parts.drain(&shutdown, &mut services).await;
+    parts.drain(&stops, &mut services).await;
     tasks.shutdown().await;
     parts.audit.record_later(Event::new(Kind::Stop));
     parts.audit.close();
@@ -116,6 +116,12 @@ struct Sockets {
     metrics: Option<TcpListener>,
     operator: (UnixListener, PathBuf),
     addresses: Addresses,
+}
+
+/// Tells listeners to close: first to agents, and once their requests have ended to those who watch.
+struct Stops {
+    agents: watch::Sender<bool>,
+    operators: watch::Sender<bool>,
 }
 
 /// What a process is made of.
@@ -237,7 +243,7 @@ impl Parts {
         &self,
         gateway: Gateway,
         sockets: Sockets,
-        stopping: &watch::Receiver<bool>,
+        stops: &Stops,
         services: &mut JoinSet<()>,
     ) -> Result<(), Error> {
         let tls = match &self.tls {
@@ -245,16 +251,26 @@ impl Parts {
             None => None,
         };
         let agent = Listening { name: "agent", address: sockets.addresses.agent.to_string(), tls };
-        agent.spawn(gateway, sockets.agent.into_raw_fd(), stopping, services);
+        agent.spawn(gateway, sockets.agent.into_raw_fd(), &stops.agents, services);
         if let Some(listener) = sockets.metrics {
             let address = sockets.addresses.metrics.map(|address| address.to_string()).unwrap_or_default();
             let pages = Pages::new(admin::health_router(self.readiness.clone()));
-            Listening { name: "metrics", address, tls: None }.spawn(pages, listener.into_raw_fd(), stopping, services);
+            Listening { name: "metrics", address, tls: None }.spawn(
+                pages,
+                listener.into_raw_fd(),
+                &stops.operators,
+                services,
+            );
         }
         let (listener, path) = sockets.operator;
         let address = format!("unix:{}", path.display());
         let pages = Pages::new(self.operator_router());
-        Listening { name: "operator", address, tls: None }.spawn(pages, listener.into_raw_fd(), stopping, services);
+        Listening { name: "operator", address, tls: None }.spawn(
+            pages,
+            listener.into_raw_fd(),
+            &stops.operators,
+            services,
+        );
         Ok(())
     }
 
@@ -278,12 +294,11 @@ impl Parts {
     }
 
     /// Stops listening, and waits for the requests in flight as long as the configuration grants them.
-    async fn drain(&self, shutdown: &watch::Sender<bool>, services: &mut JoinSet<()>) {
+    async fn drain(&self, stops: &Stops, services: &mut JoinSet<()>) {
         self.readiness.is_stopping.store(true, Ordering::Relaxed);
         let limit = self.snapshots.load().config.timeouts.drain.duration();
         info!(in_flight = self.metrics.in_flight(), ?limit, "stopping");
-        let _ = shutdown.send(true);
-        while services.join_next().await.is_some() {}
+        stops.agents.send_replace(true);
         let until = Instant::now() + limit;
         while self.metrics.in_flight() > 0 && Instant::now() < until {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -291,6 +306,8 @@ impl Parts {
         if self.metrics.in_flight() > 0 {
             warn!(in_flight = self.metrics.in_flight(), "requests were cut: they did not end in time");
         }
+        stops.operators.send_replace(true);
+        while services.join_next().await.is_some() {}
     }
 }
 
@@ -311,7 +328,7 @@ impl Listening {
         self,
         app: A,
         socket: RawFd,
-        stopping: &watch::Receiver<bool>,
+        stop: &watch::Sender<bool>,
         services: &mut JoinSet<()>,
     ) {
         let mut service = Service::new(self.name.to_owned(), app);
@@ -324,7 +341,7 @@ impl Listening {
         let mut fds = Fds::new();
         fds.add(key, socket);
         let fds: ListenFds = Arc::new(parking_lot::Mutex::new(fds));
-        let stopping = stopping.clone();
+        let stopping = stop.subscribe();
         services.spawn(async move { service.start_service(Some(fds), stopping, 1).await });
     }
 }

@@ -310,6 +310,98 @@ fn a_token_is_at_most_eight_kibibytes() {
     assert_eq!(refusal(&keys, &with_scope(6_200)), "malformed");
 }
 
+/// A claim as it should be, and what must not pass for it.
+const WRONG_TYPES: &[(&str, &[&str])] = &[
+    (
+        r#""exp":1800000600"#,
+        &[
+            r#""exp":"9999999999""#,
+            r#""exp":1e400"#,
+            r#""exp":1.8e9"#,
+            r#""exp":1800000600.5"#,
+            r#""exp":null"#,
+            r#""exp":{}"#,
+            r#""exp":[1800000600]"#,
+            r#""exp":true"#,
+            r#""exp":99999999999999999999"#,
+            r#""exp":NaN"#,
+            r#""exp":Infinity"#,
+            r#""exp":+1800000600"#,
+            r#""exp":01800000600"#,
+            r#""exp":0x7fffffff"#,
+            r#""exp":"#,
+        ],
+    ),
+    (
+        r#""iat":1800000000"#,
+        &[
+            r#""iat":"1800000000""#,
+            r#""iat":null"#,
+            r#""iat":[]"#,
+            r#""iat":1e400"#,
+            r#""iat":1800000000,"nbf":{}"#,
+            r#""iat":1800000000,"nbf":null"#,
+            r#""iat":1800000000,"nbf":"0""#,
+            r#""iat":1800000000,"nbf":false"#,
+            r#""iat":1800000000,"nbf":1e400"#,
+        ],
+    ),
+    (
+        r#""sub":"user:alice""#,
+        &[
+            r#""sub":[]"#,
+            r#""sub":["user:alice"]"#,
+            r#""sub":null"#,
+            r#""sub":1"#,
+            r#""sub":{}"#,
+            r#""sub":"""#,
+            r#""sub":"alice""#,
+            r#""sub":"user:""#,
+            r#""sub":"user:Alice""#,
+            r#""sub":"user:alice\u0000""#,
+            r#""sub":"User:alice""#,
+            r#""sub":"user:alice ""#,
+            r#""sub":"group:admins""#,
+        ],
+    ),
+    (
+        r#""aud":"https://mcp.example.com/mcp/github""#,
+        &[
+            r#""aud":1"#,
+            r#""aud":null"#,
+            r#""aud":{}"#,
+            r#""aud":[]"#,
+            r#""aud":["https://mcp.example.com/mcp/github"]"#,
+        ],
+    ),
+    (r#""iss":"https://mcp.example.com""#, &[r#""iss":1"#, r#""iss":null"#, r#""iss":["https://mcp.example.com"]"#]),
+    (
+        r#""client_id":"cli""#,
+        &[
+            r#""client_id":null"#,
+            r#""client_id":1"#,
+            r#""client_id":"""#,
+            r#""client_id":"a b""#,
+            r#""client_id":["cli"]"#,
+        ],
+    ),
+    (
+        r#""scope":"mcp deploy""#,
+        &[
+            r#""scope":["mcp"]"#,
+            r#""scope":null"#,
+            r#""scope":"""#,
+            r#""scope":" mcp""#,
+            r#""scope":"mcp  deploy""#,
+            r#""scope":"mcp\tdeploy""#,
+            r#""scope":"mcp\"""#,
+            r#""scp":"mcp""#,
+        ],
+    ),
+    (r#""jti":"t_1""#, &[r#""jti":1"#, r#""jti":"""#, r#""jti":null"#]),
+    (r#""grant":"g_1""#, &[r#""grant":1"#, r#""grant":"""#, r#""grant":null"#, r#""grant":["g_1"]"#]),
+];
+
 #[test]
 fn claims_are_of_their_type_and_all_there() {
     let keys = keys();
@@ -318,102 +410,9 @@ fn claims_are_of_their_type_and_all_there() {
     accepted(&keys, &change("{", r#"{"nbf":1800000000,"#));
 
     // RS-12: types. A claim that cannot be read must not count as one that is not there.
-    let wrong = [
-        (
-            r#""exp":1800000600"#,
-            vec![
-                r#""exp":"9999999999""#,
-                r#""exp":1e400"#,
-                r#""exp":1.8e9"#,
-                r#""exp":1800000600.5"#,
-                r#""exp":null"#,
-                r#""exp":{}"#,
-                r#""exp":[1800000600]"#,
-                r#""exp":true"#,
-                r#""exp":99999999999999999999"#,
-                r#""exp":NaN"#,
-                r#""exp":Infinity"#,
-                r#""exp":+1800000600"#,
-                r#""exp":01800000600"#,
-                r#""exp":0x7fffffff"#,
-                r#""exp":"#,
-            ],
-        ),
-        (
-            r#""iat":1800000000"#,
-            vec![
-                r#""iat":"1800000000""#,
-                r#""iat":null"#,
-                r#""iat":[]"#,
-                r#""iat":1e400"#,
-                r#""iat":1800000000,"nbf":{}"#,
-                r#""iat":1800000000,"nbf":null"#,
-                r#""iat":1800000000,"nbf":"0""#,
-                r#""iat":1800000000,"nbf":false"#,
-                r#""iat":1800000000,"nbf":1e400"#,
-            ],
-        ),
-        (
-            r#""sub":"user:alice""#,
-            vec![
-                r#""sub":[]"#,
-                r#""sub":["user:alice"]"#,
-                r#""sub":null"#,
-                r#""sub":1"#,
-                r#""sub":{}"#,
-                r#""sub":"""#,
-                r#""sub":"alice""#,
-                r#""sub":"user:""#,
-                r#""sub":"user:Alice""#,
-                r#""sub":"user:alice\u0000""#,
-                r#""sub":"User:alice""#,
-                r#""sub":"user:alice ""#,
-                r#""sub":"group:admins""#,
-            ],
-        ),
-        (
-            r#""aud":"https://mcp.example.com/mcp/github""#,
-            vec![
-                r#""aud":1"#,
-                r#""aud":null"#,
-                r#""aud":{}"#,
-                r#""aud":[]"#,
-                r#""aud":["https://mcp.example.com/mcp/github"]"#,
-            ],
-        ),
-        (
-            r#""iss":"https://mcp.example.com""#,
-            vec![r#""iss":1"#, r#""iss":null"#, r#""iss":["https://mcp.example.com"]"#],
-        ),
-        (
-            r#""client_id":"cli""#,
-            vec![
-                r#""client_id":null"#,
-                r#""client_id":1"#,
-                r#""client_id":"""#,
-                r#""client_id":"a b""#,
-                r#""client_id":["cli"]"#,
-            ],
-        ),
-        (
-            r#""scope":"mcp deploy""#,
-            vec![
-                r#""scope":["mcp"]"#,
-                r#""scope":null"#,
-                r#""scope":"""#,
-                r#""scope":" mcp""#,
-                r#""scope":"mcp  deploy""#,
-                r#""scope":"mcp\tdeploy""#,
-                r#""scope":"mcp\"""#,
-                r#""scp":"mcp""#,
-            ],
-        ),
-        (r#""jti":"t_1""#, vec![r#""jti":1"#, r#""jti":"""#, r#""jti":null"#]),
-        (r#""grant":"g_1""#, vec![r#""grant":1"#, r#""grant":"""#, r#""grant":null"#, r#""grant":["g_1"]"#]),
-    ];
-    for (good, bad) in wrong {
+    for (good, bad) in WRONG_TYPES {
         accepted(&keys, &change(good, good));
-        for bad in bad {
+        for bad in *bad {
             assert_eq!(refusal(&keys, &change(good, bad)), "malformed", "{bad}");
         }
         // Missing, and written twice.

@@ -98,12 +98,13 @@ impl Exchange {
         if session.get_keepalive().is_some() {
             session.set_keepalive(Some(snapshot.keep_alive().as_secs().max(1)));
         }
+        let peer = session.client_addr().map(ToString::to_string);
         Some(Exchange {
             session,
             snapshot,
             id: RequestId::next(),
             started: Instant::now(),
-            facts: Facts::default(),
+            facts: Facts { peer, ..Facts::default() },
             origin: None,
             may_stream: false,
             is_streaming: false,

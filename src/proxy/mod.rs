@@ -73,7 +73,7 @@ impl Gateway {
         record::decided(self, exchange, &route, &received, &decision).await?;
         let permit = hold::release(decision, &route, &received.call)?;
         let answer = forward::send(self, exchange, &route, &received, permit).await?;
-        reply::pass_on(self, exchange, &route, &principal, &received.call, answer).await
+        reply::pass_on(self, exchange, &route, &principal, &received, answer).await
     }
 
     async fn serve(&self, exchange: &mut Exchange) -> Outcome {

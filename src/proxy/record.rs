@@ -14,6 +14,8 @@ use std::sync::Arc;
 /// What has been found out about an exchange, for its records.
 #[derive(Debug)]
 pub(super) struct Facts {
+    /// The address the request came from.
+    pub(super) peer: Option<String>,
     pub(super) route: Option<Arc<str>>,
     pub(super) principal: Option<Principal>,
     pub(super) method: Option<&'static str>,
@@ -31,6 +33,7 @@ pub(super) struct Facts {
 impl Default for Facts {
     fn default() -> Self {
         Facts {
+            peer: None,
             route: None,
             principal: None,
             method: None,
@@ -89,7 +92,6 @@ pub(super) async fn decided(
     let event = Event {
         decision: Some(word),
         rules,
-        upstream: Some(&route.name),
         arguments_sha256: arguments.as_ref(),
         body_bytes: Some(received.body.len() as u64),
         ..event(Kind::Decision, exchange)
@@ -163,7 +165,9 @@ fn event(kind: Kind, exchange: &Exchange) -> Event<'_> {
     Event {
         request: Some(exchange.id.as_str()),
         principal: facts.principal.as_ref().map(who),
+        peer: facts.peer.as_deref(),
         route: facts.route.as_deref(),
+        upstream: facts.route.as_deref(),
         method: facts.method,
         object: facts.object.as_deref(),
         snapshot: Some(&exchange.snapshot.hash),

@@ -7,6 +7,7 @@
 use super::Gateway;
 use super::exchange::{End, Exchange};
 use super::forward::failed;
+use super::receive::Received;
 use super::record::Outcome;
 use super::refuse::{Code, Refusal};
 use crate::identity::Principal;
@@ -34,10 +35,13 @@ pub(super) async fn pass_on(
     exchange: &mut Exchange,
     route: &Route,
     principal: &Principal,
-    call: &Call,
+    received: &Received,
     answer: Answer,
 ) -> Result<Outcome, End> {
-    let session = answer.session.as_ref().filter(|_| call.era == Era::Legacy);
+    let call = &received.call;
+    // An id that the client already has need not be sealed once more: every seal of it looks different.
+    let is_news = call.era == Era::Legacy && answer.session != received.session;
+    let session = answer.session.as_ref().filter(|_| is_news);
     let session = session.map(|id| gateway.sessions.seal(id, &route.name, principal));
     let reply = Reply { gateway, route, principal, call, session };
     if call.id.is_none() {
