@@ -173,6 +173,33 @@ pub fn encode(message: &[u8]) -> Bytes {
 /// A comment: keeps proxies from closing an idle stream, and means nothing to clients.
 pub const COMMENT: &[u8] = b": portcullis\n\n";
 
+/// For the fuzzer: the first byte says where the rest is cut in two.
+#[doc(hidden)]
+pub fn fuzz_frames(data: &[u8]) {
+    const LIMIT: usize = 4096;
+    let Some((cut, stream)) = data.split_first() else {
+        return;
+    };
+    let read = |pieces: &[&[u8]]| {
+        let mut decoder = Decoder::new(LIMIT);
+        let mut events = Vec::new();
+        for piece in pieces {
+            if decoder.push(piece, &mut events).is_err() {
+                return None;
+            }
+        }
+        events.extend(decoder.finish());
+        Some(events)
+    };
+    let (head, tail) = stream.split_at(usize::from(*cut).min(stream.len()));
+    let (whole, parts) = (read(&[stream]), read(&[head, tail]));
+    // Both are within the limit or both are not, and then they are the same.
+    assert_eq!(whole, parts, "the pieces of a stream changed its events");
+    for event in whole.into_iter().flatten() {
+        assert!(event.data.len() <= LIMIT, "an event of more than its limit");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

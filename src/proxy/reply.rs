@@ -178,8 +178,9 @@ impl Reply<'_> {
             let mut out = BytesMut::new();
             let last = events.drain(..).find_map(|event| self.sort(exchange, event, &mut out));
             if let Some(last) = last {
-                self.finish(exchange, answer, is_end).await;
-                return self.conclude(exchange, takes_stream, out, last).await;
+                let concluded = self.conclude(exchange, takes_stream, out, last).await;
+                self.finish(answer, is_end).await;
+                return concluded;
             }
             if takes_stream && !out.is_empty() {
                 exchange.write(out.freeze()).await?;
@@ -209,7 +210,7 @@ impl Reply<'_> {
     }
 
     /// Keeps the connection if the upstream has nothing more to say.
-    async fn finish(&self, _exchange: &mut Exchange, mut answer: Answer, is_end: bool) {
+    async fn finish(&self, mut answer: Answer, is_end: bool) {
         let ended = is_end || matches!(tokio::time::timeout(LAST_CHUNK, answer.read()).await, Ok(Ok(None)));
         if ended {
             answer.release(&self.gateway.shared, &self.route.upstream).await;
