@@ -4,6 +4,14 @@ mod support;
 
 /// The data path.
 mod proxy {
+    mod arguments;
+    mod bytes;
+    mod doors;
+    mod headers;
+    mod messages;
+    mod methods;
+    mod nothing_slips_through;
     mod real_clients;
+    mod tokens;
 }
 mod policy;
