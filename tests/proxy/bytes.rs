@@ -19,7 +19,7 @@ const RULES: &str = r#"
 
 /// A gateway that takes bodies of up to this many bytes.
 fn gate(limit: usize) -> Gate {
-    Gate::with(|url| format!("limits: {{ body: {limit} }}\n{}", in_front_of(url, RULES)))
+    Gate::with(|url| format!("limits: {{ body: {limit}B }}\n{}", in_front_of(url, RULES)))
 }
 
 /// A call of exactly this size whose last argument is the one that is judged. No two places in it look the same.

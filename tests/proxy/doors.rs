@@ -98,11 +98,7 @@ fn a_host_that_is_not_ours_is_refused() {
         format!("[::]:{port}"),
         format!("[::ffff:127.0.0.1]:{port}"),
         format!("localhost.:{port}"),
-        format!("good@127.0.0.1:{port}"),
-        format!("127.0.0.1:{port}@evil.test"),
         format!("127.0.0.1:0{port}"),
-        format!("127.0.0.1:{port}/mcp/up"),
-        format!("127.0.0.1:{port}, evil.test"),
         "*".to_owned(),
         String::new(),
     ];
@@ -110,6 +106,15 @@ fn a_host_that_is_not_ours_is_refused() {
         gate.refuses(host, &request.clone().header("Host", host), &error(403, -32600, "request.host"));
     }
     let bytes = |request: &Request| request.to_bytes("unused");
+    // Not even a name: where HTTP itself is broken, it is refused before it is ours to judge.
+    for tail in ["", "@evil.test", "/mcp/up", ", evil.test", "#", "?", "\\", " x", "\t"] {
+        for host in [format!("127.0.0.1:{port}{tail}"), format!("good@127.0.0.1:{port}{tail}")] {
+            if !tail.trim().is_empty() || host.contains('@') {
+                let request = request.clone().header("Host", &host);
+                gate.refuses_with(&host, &bytes(&request), &[400, 403]);
+            }
+        }
+    }
     let ours = format!("127.0.0.1:{port}");
     let two = request.clone().header("Host", &ours).header("Host", "evil.test");
     gate.refuses_with("two hosts", &bytes(&two), &[400, 403]);
@@ -252,10 +257,10 @@ fn a_route_has_one_spelling_and_with_a_slash_at_its_end_another() {
         let response = gate.refuses_with(path, &at(path), &[404]);
         invariants::check_headers(&response);
     }
-    for raw in ["/mcp\\up", "/mcp/up\\", "mcp/up", "/mcp/up#x", "/mcp/\u{ff55}p", "/mcp/up\u{0}", "*"] {
+    for raw in ["/mcp\\up", "/mcp/up\\", "mcp/up", "/mcp/\u{ff55}p", "/mcp/up\u{0}", "*"] {
         gate.refuses_with(raw, &at(raw), &[400, 404]);
     }
-    for spelling in ["/mcp/up", "/mcp/up/", "/mcp/up?x=1", "/mcp/up/?name=danger", "/mcp/up?"] {
+    for spelling in ["/mcp/up", "/mcp/up/", "/mcp/up?x=1", "/mcp/up/?name=danger", "/mcp/up?", "/mcp/up#x"] {
         let request = Request::mcp(spelling, call("echo", "{}")).bearer(&gate.token);
         assert_eq!(gate.passes(spelling, &request).target, "/mcp", "the upstream's path is the configured one");
     }

@@ -150,8 +150,7 @@ fn names_that_only_look_like_those_of_the_envelope_are_refused() {
 
     let cases: Vec<_> = cases.iter().map(|(case, body, how)| (case.as_str(), body.clone(), how.clone())).collect();
     all_refused(&gate, &cases);
-    let escaped =
-        r#"{"\u006asonrpc":"2.0","\u0069d":7,"id\u0020":7}"#.replace(r#","id\u0020":7"#, r#","m\u0065thod":"ping""#);
+    let escaped = r#"{"\u006asonrpc":"2.0","id":7,"m\u0065thod":"ping","p\u0061rams":{}}"#;
     gate.passes("the real ones, escaped", &gate.post(escaped));
 }
 
@@ -269,7 +268,9 @@ fn what_is_not_one_json_text_in_utf_8_is_refused() {
         b"\"\xf4\x90\x80\x80\"",
     ];
     for value in values {
-        cases.push((format!("the value {}", value.escape_ascii()), with(value), syntax().id("7")));
+        // Whether it is UTF-8 at all is found out before anything is read.
+        let id = if value.is_ascii() { "7" } else { "null" };
+        cases.push((format!("the value {}", value.escape_ascii()), with(value), syntax().id(id)));
     }
     cases.push(("cut short".into(), good.as_bytes()[..good.len() - 1].to_vec(), syntax().id("7")));
 

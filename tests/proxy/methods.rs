@@ -7,7 +7,7 @@ use crate::support::http::Request;
 const RULES: &str = r#"
 - { name: one of each, tools: ["up/echo"], prompts: ["up/greet"], resources: ["up/note://one", "up/note://{name}"], allow: {} }
 - { name: no secrets, tools: ["up/danger"], prompts: ["up/secret"], resources: ["up/note://secret"], deny: {} }
-- { name: short greetings, prompts: ["up/greet"], when: { /who: { max_length: 3 , or_absent: false } }, deny: { reason: longer, please } }
+- { name: short greetings, prompts: ["up/greet"], when: { /who: { max_length: 3 , or_absent: false } }, deny: { reason: a longer name } }
 "#;
 
 /// A request of the older era.
@@ -86,7 +86,7 @@ fn a_prompt_is_given_only_by_its_exact_name_and_allowed_arguments() {
             &legacy(&gate, "prompts/get", &format!(r#""name":"greet","arguments":{{"who":{who}}}"#)),
             &denied,
         );
-        assert!(response.text().contains("longer, please"), "{}", response.text());
+        assert!(response.text().contains("a longer name"), "{}", response.text());
     }
     gate.passes("a longer one", &legacy(&gate, "prompts/get", r#""name":"greet","arguments":{"who":"Alice"}"#));
     gate.passes("none", &legacy(&gate, "prompts/get", r#""name":"\u0067reet""#));
