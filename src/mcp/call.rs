@@ -142,7 +142,8 @@ impl<'a> Reader<'a> {
         let Some(value) = self.get("_meta").and_then(|meta| meta.get(key)) else {
             return Ok(None);
         };
-        let text = value.as_str().ok_or_else(|| Error::InvalidParams(format!("_meta `{key}` is not a string")))?;
+        let wrong = || Error::InvalidParams(format!("params._meta `{key}` is not a string"));
+        let text = value.as_str().ok_or_else(wrong)?;
         Ok(Some(text.into_owned()))
     }
 
