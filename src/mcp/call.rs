@@ -115,6 +115,10 @@ fn method_row(name: &str, era: Era, is_request: bool) -> Result<&'static Method,
         let what = if is_request { "a notification with an id" } else { "a request without an id" };
         return Err(Error::InvalidRequest(format!("{what}: {name}")));
     }
+    let added = ["server/discover", "subscriptions/listen"];
+    if era == Era::Legacy && added.contains(&name) {
+        return Err(unknown());
+    }
     let removed = ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
     if era == Era::Modern && removed.contains(&name) {
         return Err(unknown());
