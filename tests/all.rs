@@ -5,7 +5,15 @@ mod support;
 
 /// The data path.
 mod proxy {
+    mod arguments;
+    mod bytes;
+    mod doors;
+    mod headers;
+    mod messages;
+    mod methods;
+    mod nothing_slips_through;
     mod real_clients;
+    mod tokens;
 }
 mod policy;
 

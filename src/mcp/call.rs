@@ -66,6 +66,7 @@ impl Call {
         };
         let fault = |error| (id.clone(), error);
         let params = Reader { body, params: params.as_ref() };
+        params.refuse_look_alikes().map_err(fault)?;
         let (era, version) = era(&params, headers, id.is_some()).map_err(fault)?;
         let method = method_row(&method, era, id.is_some()).map_err(fault)?;
         let object = params.object(method.verb).map_err(fault)?;
@@ -115,6 +116,10 @@ fn method_row(name: &str, era: Era, is_request: bool) -> Result<&'static Method,
         let what = if is_request { "a notification with an id" } else { "a request without an id" };
         return Err(Error::InvalidRequest(format!("{what}: {name}")));
     }
+    let added = ["server/discover", "subscriptions/listen"];
+    if era == Era::Legacy && added.contains(&name) {
+        return Err(unknown());
+    }
     let removed = ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
     if era == Era::Modern && removed.contains(&name) {
         return Err(unknown());
@@ -134,6 +139,21 @@ impl<'a> Reader<'a> {
         Some(Node::of(self.body, span))
     }
 
+    /// A server that reads names without regard to case would find another call in `Name` beside `name` than we judge.
+    /// What lies in `arguments` is the tool's own and is not looked at.
+    fn refuse_look_alikes(&self) -> Result<(), Error> {
+        for member in self.params.iter().flat_map(|params| &params.members) {
+            refuse_look_alike("params", &member.key, &["name", "arguments", "uri", "ref", "notifications", "_meta"])?;
+        }
+        for (key, _) in self.get("ref").into_iter().flat_map(Node::members) {
+            refuse_look_alike("params.ref", &key, &["type", "name", "uri"])?;
+        }
+        for (key, _) in self.get("notifications").into_iter().flat_map(Node::members) {
+            refuse_look_alike("params.notifications", &key, &["resourceSubscriptions"])?;
+        }
+        Ok(())
+    }
+
     fn has_meta(&self, key: &str) -> bool {
         self.get("_meta").is_some_and(|meta| meta.get(key).is_some())
     }
@@ -142,7 +162,8 @@ impl<'a> Reader<'a> {
         let Some(value) = self.get("_meta").and_then(|meta| meta.get(key)) else {
             return Ok(None);
         };
-        let text = value.as_str().ok_or_else(|| Error::InvalidParams(format!("_meta `{key}` is not a string")))?;
+        let wrong = || Error::InvalidParams(format!("params._meta `{key}` is not a string"));
+        let text = value.as_str().ok_or_else(wrong)?;
         Ok(Some(text.into_owned()))
     }
 
@@ -208,4 +229,17 @@ impl<'a> Reader<'a> {
             _ => Ok(Object::Resources(uris)),
         }
     }
+}
+
+fn refuse_look_alike(within: &str, key: &str, names: &[&str]) -> Result<(), Error> {
+    match names.iter().find(|name| key != **name && folded(key).eq(folded(name))) {
+        Some(name) => Err(Error::InvalidRequest(format!("{within} has a name that some read as `{name}`"))),
+        None => Ok(()),
+    }
+}
+
+/// As the most careless reader takes it: up to a NUL, and without regard to case, the Kelvin sign and the long s included.
+fn folded(text: &str) -> impl Iterator<Item = char> {
+    let text = text.split('\0').next().unwrap_or_default();
+    text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }

@@ -112,6 +112,11 @@ impl Request {
         self
     }
 
+    /// Its body.
+    pub(crate) fn body_bytes(&self) -> &[u8] {
+        &self.body
+    }
+
     /// Its bytes.
     pub(crate) fn to_bytes(&self, host: &str) -> Vec<u8> {
         let has = |name: &str| self.headers.iter().any(|(key, _)| key.eq_ignore_ascii_case(name));

@@ -6,6 +6,8 @@
 
 /// Clients of the gateway that check every answer.
 pub(crate) mod agent;
+/// A gateway, a recorder behind it, and a good token.
+pub(crate) mod gate;
 /// The gateway: the real binary in a folder of its own.
 pub(crate) mod gateway;
 /// A raw HTTP/1.1 client.
