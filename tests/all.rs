@@ -6,4 +6,6 @@ mod support;
 mod proxy {
     mod real_clients;
 }
+/// Public bug reports.
+mod cases;
 mod policy;
