@@ -15,6 +15,8 @@ mod proxy {
     mod real_clients;
     mod tokens;
 }
+/// Public bug reports.
+mod cases;
 mod policy;
 
 mod tidy;

@@ -69,6 +69,7 @@ struct Log {
     requests: Vec<Recorded>,
     queue: VecDeque<Reply>,
     answering: Answering,
+    server_names: Vec<String>,
 }
 
 struct Shared {
@@ -96,6 +97,16 @@ impl Recorder {
         recorder
     }
 
+    /// The same on this address, which must be free.
+    #[track_caller]
+    pub(crate) fn start_on(address: SocketAddr) -> Recorder {
+        let listener = TcpListener::bind(address).expect("the address is free");
+        let recorder = Recorder { shared: Shared::new(), address: Some(address), scheme: "http" };
+        let shared = Arc::clone(&recorder.shared);
+        thread::spawn(move || listener.incoming().flatten().for_each(|stream| shared.serve(Socket::Tcp(stream))));
+        recorder
+    }
+
     /// The same on a UNIX socket.
     pub(crate) fn start_unix(path: &Path) -> Recorder {
         let listener = UnixListener::bind(path).expect("the socket's folder is there");
@@ -110,7 +121,10 @@ impl Recorder {
     pub(crate) fn start_tls(identity: &Identity, clients_ca: Option<&Identity>) -> Recorder {
         let shared = Shared::new();
         let to = Arc::clone(&shared);
-        let address = super::tls::terminate(identity, clients_ca, move |stream| to.serve(Socket::Unix(stream)));
+        let address = super::tls::terminate(identity, clients_ca, move |stream, name| {
+            to.log().server_names.push(name);
+            to.serve(Socket::Unix(stream));
+        });
         Recorder { shared, address: Some(address), scheme: "https" }
     }
 
@@ -165,6 +179,16 @@ impl Recorder {
     /// How many connections were opened so far.
     pub(crate) fn n_connections(&self) -> usize {
         self.shared.log().connections.len()
+    }
+
+    /// Whether this connection was opened and is still open.
+    pub(crate) fn is_open(&self, connection: usize) -> bool {
+        self.shared.log().connections.get(connection).is_some_and(|(_, is_open)| *is_open)
+    }
+
+    /// The names that TLS clients asked for (SNI), one for each connection that came about; empty where none was sent.
+    pub(crate) fn server_names(&self) -> Vec<String> {
+        self.shared.log().server_names.clone()
     }
 
     /// Every byte that came on this connection.
@@ -223,7 +247,13 @@ impl Log {
 impl Shared {
     fn new() -> Arc<Shared> {
         let answering: Answering = Arc::new(Reply::mcp);
-        let log = Log { connections: Vec::new(), requests: Vec::new(), queue: VecDeque::new(), answering };
+        let log = Log {
+            connections: Vec::new(),
+            requests: Vec::new(),
+            queue: VecDeque::new(),
+            answering,
+            server_names: Vec::new(),
+        };
         Arc::new(Shared { log: Mutex::new(log), changed: Condvar::new() })
     }
 
