@@ -1,11 +1,11 @@
 //! The configuration in force: compiled once, swapped whole, and the same for one request from its head to its end.
 
-use crate::config::{self, Known, Path, Problem, Problems};
+use crate::config::{self, Known, Network, Path, Problem, Problems};
 use crate::identity::Users;
 use crate::policy::Policy;
 use crate::upstream::{Upstream, Upstreams};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,11 +49,13 @@ pub struct Route {
     pub upstream: Arc<Upstream>,
 }
 
-/// Which names and origins are ours: the defence against DNS rebinding and cross-site requests.
+/// Who may connect, and which names and origins are ours: the defence against DNS rebinding and cross-site requests.
 #[derive(Debug, Default)]
 pub struct Guard {
     hosts: Vec<String>,
     origins: Vec<String>,
+    /// The only addresses that may connect; `None` for all.
+    proxies: Option<Vec<Network>>,
 }
 
 /// What a snapshot is compiled from, beside the file.
@@ -172,7 +174,10 @@ fn hex_start(hash: &[u8; 32]) -> String {
 
 impl Guard {
     fn new(config: &config::Config, public_url: &str, listening: SocketAddr) -> Self {
-        let mut guard = Guard { hosts: config.hosts.clone(), origins: config.origins.clone() };
+        // `config::check` has refused what is no network; were there one, nobody would be in it.
+        let networks = |proxy: &config::BehindProxy| proxy.from.iter().filter_map(|text| text.parse().ok()).collect();
+        let proxies = config.behind_proxy.as_ref().map(networks);
+        let mut guard = Guard { hosts: config.hosts.clone(), origins: config.origins.clone(), proxies };
         guard.origins.push(public_url.to_owned());
         guard.hosts.extend(public_url.split_once("://").map(|(_, host)| host.to_owned()));
         if listening.ip().is_loopback() {
@@ -188,6 +193,14 @@ impl Guard {
             host.make_ascii_lowercase();
         }
         guard
+    }
+
+    /// Whether a connection may come from this address: with `behind_proxy`, only from the proxies named there.
+    pub fn is_peer(&self, address: Option<IpAddr>) -> bool {
+        let Some(proxies) = &self.proxies else {
+            return true;
+        };
+        address.is_some_and(|address| proxies.iter().any(|network| network.contains(address)))
     }
 
     /// Whether a request's `Host` is one of our names. Compared as written, but for the case of letters.
@@ -209,6 +222,7 @@ mod tests {
         Guard {
             hosts: vec!["gw.example.test".to_owned(), "127.0.0.1:8080".to_owned()],
             origins: vec!["https://gw.example.test".to_owned()],
+            proxies: None,
         }
     }
 
@@ -222,6 +236,20 @@ mod tests {
         {
             assert!(!guard().is_host(theirs), "{theirs}");
         }
+    }
+
+    #[test]
+    fn only_proxies_may_connect_where_there_are_any() {
+        let proxies = ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap());
+        let closed = Guard { proxies: Some(proxies.to_vec()), ..guard() };
+        for proxy in ["10.1.2.3", "::ffff:10.1.2.3", "::1"] {
+            assert!(closed.is_peer(proxy.parse().ok()), "{proxy}");
+        }
+        for stranger in ["11.0.0.1", "127.0.0.1", "::2"] {
+            assert!(!closed.is_peer(stranger.parse().ok()), "{stranger}");
+            assert!(guard().is_peer(stranger.parse().ok()), "{stranger}");
+        }
+        assert!(!closed.is_peer(None), "an address that is not known is not a proxy's");
     }
 
     #[test]

@@ -42,6 +42,7 @@ enum Form {
 /// Why; stable, and listed in `docs/refusals.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
+    ForeignPeer,
     ForeignHost,
     ForeignOrigin,
     UnknownRoute,
@@ -77,6 +78,7 @@ impl Code {
     /// Its name, the HTTP status it is answered with, and its JSON-RPC code.
     fn row(self) -> (&'static str, u16, i64) {
         match self {
+            Code::ForeignPeer => ("request.peer", 403, -32600),
             Code::ForeignHost => ("request.host", 403, -32600),
             Code::ForeignOrigin => ("request.origin", 403, -32600),
             Code::UnknownRoute => ("request.route", 404, -32600),

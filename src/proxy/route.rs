@@ -1,6 +1,7 @@
 //! From the head of a request to what it is for. Nothing of the client is believed here but the path it asks for.
 //!
-//! First the guard: `Host` must be one of our names and `Origin`, where a browser sends one, an allowed origin
+//! First the guard: with `behind_proxy` only those proxies may connect; `Host` must be one of our names and `Origin`,
+//! where a browser sends one, an allowed origin
 //! (MCP, Streamable HTTP, "Security Warning": DNS rebinding). Then the path, compared byte for byte with the routes.
 
 use super::exchange::Exchange;
@@ -8,6 +9,7 @@ use super::refuse::{Code, Refusal};
 use crate::snapshot::{Route, Snapshot};
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Method};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use tracing::warn;
 
@@ -24,8 +26,9 @@ pub(super) enum Found {
 /// Finds it.
 ///
 /// # Errors
-/// A `Host` or `Origin` that is not ours; an unknown upstream.
+/// A peer, `Host` or `Origin` that is not ours; an unknown upstream.
 pub(super) fn find(exchange: &mut Exchange) -> Result<Found, Refusal> {
+    check_peer(exchange)?;
     let head = exchange.session.req_header();
     check_host(&head.headers, head.uri.authority().map(http::uri::Authority::as_str), &exchange.snapshot)?;
     let origin = allowed_origin(&head.headers, &exchange.snapshot)?;
@@ -48,6 +51,16 @@ pub(super) fn find(exchange: &mut Exchange) -> Result<Found, Refusal> {
     };
     exchange.facts.route = Some(Arc::clone(&route.name));
     Ok(Found::Route(route))
+}
+
+/// Whoever goes around the proxy goes around what it does for us, TLS first of all.
+fn check_peer(exchange: &Exchange) -> Result<(), Refusal> {
+    let peer = exchange.session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip);
+    if exchange.snapshot.guard.is_peer(peer) {
+        return Ok(());
+    }
+    warn!(?peer, "refused a request that does not come from a proxy named in `behind_proxy`");
+    Err(Refusal::http(Code::ForeignPeer, "this gateway is reached through its proxy only"))
 }
 
 fn check_host(headers: &HeaderMap, authority: Option<&str>, snapshot: &Snapshot) -> Result<(), Refusal> {
