@@ -202,7 +202,9 @@ fn unreadable(error: &jsonrpc::Error) -> Refusal {
         jsonrpc::Fault::Syntax { .. } => Code::Syntax,
         _ => Code::Invalid,
     };
-    Refusal::error(code, error.id(), error.to_string())
+    // JSON-RPC 2.0 §5: of a text that is no JSON there is no id to answer to, whatever its beginning looked like.
+    let id = error.id().filter(|_| code != Code::Syntax);
+    Refusal::error(code, id, error.to_string())
 }
 
 fn not_mcp(id: Option<&Id>, error: &mcp::Error, mirrored: &MirroredHeaders) -> Refusal {

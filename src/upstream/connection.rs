@@ -179,6 +179,8 @@ fn before_answer(error: pingora::BError) -> Error {
             Error::Timeout { what: "answer", limit: Duration::from_secs(30) }
         }
         ErrorType::InvalidHTTPHeader => Error::Malformed(error.to_string()),
+        // In TLS 1.3 a server refuses our certificate, or the lack of one, only after the handshake, by an alert.
+        _ if error.to_string().contains("received fatal alert") => Error::Tls(error.to_string()),
         _ => Error::Lost { cause: error.to_string(), has_answered: false },
     }
 }

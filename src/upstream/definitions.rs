@@ -56,30 +56,62 @@ impl Upstream {
 }
 
 /// Keeps the definitions of all upstreams fresh, until it is dropped. `upstreams` says which are in force right now.
+/// Each is asked on its own: one that is slow to answer makes no other wait.
 pub async fn keep_fresh(upstreams: impl Fn() -> Arc<Upstreams>, shared: Shared) {
-    let mut due: BTreeMap<usize, (Instant, Duration)> = BTreeMap::new();
+    let mut due: BTreeMap<usize, Due> = BTreeMap::new();
+    let mut fetches = JoinSet::new();
     let mut tick = tokio::time::interval(Duration::from_millis(200));
     loop {
-        tick.tick().await;
+        tokio::select! {
+            _ = tick.tick() => {}
+            Some(done) = fetches.join_next() => {
+                if let Ok((key, is_reached)) = done
+                    && let Some(due) = due.get_mut(&key)
+                {
+                    due.after(is_reached);
+                }
+                continue;
+            }
+        }
         let current = upstreams();
-        let now = Instant::now();
-        let mut fetches = JoinSet::new();
-        for upstream in current.iter() {
-            // The address tells an upstream from its successor of the same name.
-            let key = Arc::as_ptr(upstream) as usize;
-            let (at, wait) = *due.entry(key).or_insert((now, FIRST_RETRY));
-            if at <= now {
-                let (upstream, shared) = (Arc::clone(upstream), shared.clone());
-                fetches.spawn(async move { (key, wait, refresh(&upstream, &shared).await) });
-            }
-        }
+        // The address tells an upstream from its successor of the same name.
         due.retain(|key, _| current.iter().any(|upstream| Arc::as_ptr(upstream) as usize == *key));
-        while let Some(done) = fetches.join_next().await {
-            if let Ok((key, wait, is_reached)) = done {
-                let (next, wait) = if is_reached { (FRESH, FIRST_RETRY) } else { (wait, (wait * 2).min(FRESH)) };
-                due.insert(key, (Instant::now() + next, wait));
+        for upstream in current.iter() {
+            let key = Arc::as_ptr(upstream) as usize;
+            if due.entry(key).or_insert_with(Due::now).begin() {
+                let (upstream, shared) = (Arc::clone(upstream), shared.clone());
+                fetches.spawn(async move { (key, refresh(&upstream, &shared).await) });
             }
         }
+    }
+}
+
+/// When an upstream is asked next.
+struct Due {
+    /// `None` while it is being asked.
+    at: Option<Instant>,
+    /// How long to wait after the next failure.
+    wait: Duration,
+}
+
+impl Due {
+    fn now() -> Self {
+        Due { at: Some(Instant::now()), wait: FIRST_RETRY }
+    }
+
+    /// Whether it is to be asked now; then it is taken to be.
+    fn begin(&mut self) -> bool {
+        let is_due = self.at.is_some_and(|at| at <= Instant::now());
+        if is_due {
+            self.at = None;
+        }
+        is_due
+    }
+
+    fn after(&mut self, is_reached: bool) {
+        let pause = if is_reached { FRESH } else { self.wait };
+        self.at = Some(Instant::now() + pause);
+        self.wait = if is_reached { FIRST_RETRY } else { (self.wait * 2).min(FRESH) };
     }
 }
 
