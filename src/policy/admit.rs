@@ -1,6 +1,7 @@
 //! What needs no rule, and what follows another object: the calls that `mcp`'s method table does not put to the rules
 //! one by one.
 
+use super::rule::{Reach, Rule};
 use super::{Allowed, Decision, Denied, Object, Policy, Why};
 use crate::identity::Principal;
 use crate::mcp::Verb;
@@ -23,7 +24,9 @@ impl Policy {
         if self.is_listed(principal, upstream, object) {
             return Decision::Allowed(Allowed::new(Vec::new(), true));
         }
-        Decision::unlisted()
+        let hides = |rule: &&Rule| rule.is_deny() && rule.reach(principal, upstream, object, &[]) == Reach::Always;
+        let rule = self.candidates(upstream, object).find(hides).map(|rule| rule.name.clone());
+        Decision::Denied(Denied::new(rule, Why::Unlisted))
     }
 }
 

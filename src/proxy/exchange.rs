@@ -9,13 +9,14 @@ use crate::id::RequestId;
 use crate::mcp::sse;
 use crate::metrics::{InFlight, Metrics};
 use crate::snapshot::Snapshot;
+use arc_swap::ArcSwap;
 use axum::Router;
 use bytes::Bytes;
 use http::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE,
-    TRANSFER_ENCODING, VARY,
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
+    ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING, VARY,
 };
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
@@ -29,6 +30,9 @@ const FIRST_BYTES: Duration = Duration::from_secs(1);
 /// And then a sign of life this often, well below the 60 s after which many proxies give up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// What scripts of allowed origins may send.
+const ASKABLE: &str = "authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, \
+                       mcp-method, mcp-name, traceparent, tracestate";
 /// What scripts of allowed origins may read of our answers.
 const EXPOSED: HeaderValue = HeaderValue::from_static("Mcp-Session-Id, WWW-Authenticate, X-Request-Id");
 
@@ -79,7 +83,14 @@ pub(super) struct Gone;
 
 impl Exchange {
     /// Reads the head of the next request. `None`: there is none, or it was no HTTP, and the connection is over.
-    pub(super) async fn begin(mut session: ServerSession, snapshot: Arc<Snapshot>, metrics: &Metrics) -> Option<Self> {
+    ///
+    /// The configuration is taken when the head is complete: a connection may have waited long for its next request.
+    pub(super) async fn begin(
+        mut session: ServerSession,
+        snapshots: &ArcSwap<Snapshot>,
+        metrics: &Metrics,
+    ) -> Option<Self> {
+        let snapshot = snapshots.load_full();
         let times = &snapshot.config.timeouts;
         session.set_pipelining_enabled(true);
         session.set_read_timeout(Some(times.head.duration()));
@@ -94,6 +105,7 @@ impl Exchange {
             }
             Ok(Ok(false)) | Err(_) => return None,
         }
+        let snapshot = snapshots.load_full();
         // pingora turns keep-alive off where the framing is doubtful; it must not be turned on again.
         if session.get_keepalive().is_some() {
             session.set_keepalive(Some(snapshot.keep_alive().as_secs().max(1)));
@@ -215,11 +227,7 @@ impl Exchange {
         let fixed = |name, value| (HeaderName::from_static(name), HeaderValue::from_static(value));
         let headers = [
             fixed("access-control-allow-methods", "GET, POST, DELETE"),
-            fixed(
-                "access-control-allow-headers",
-                "authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, \
-                 mcp-name, traceparent, tracestate",
-            ),
+            (ACCESS_CONTROL_ALLOW_HEADERS, askable_headers(&self.session.req_header().headers)),
             fixed("access-control-max-age", "600"),
         ];
         self.answer(StatusCode::NO_CONTENT, &headers, Bytes::new()).await?;
@@ -250,6 +258,21 @@ impl Exchange {
         }
         headers
     }
+}
+
+/// What pages of an allowed origin may send: what MCP names, and of the headers that mirror arguments, whose names
+/// stand in each tool's schema, those that this preflight asks for.
+fn askable_headers(preflight: &HeaderMap) -> HeaderValue {
+    let mut names = ASKABLE.to_owned();
+    let asked = preflight.get_all(ACCESS_CONTROL_REQUEST_HEADERS).iter().filter_map(|value| value.to_str().ok());
+    let asked = asked.flat_map(|value| value.split(',')).map(str::trim);
+    for name in asked.filter_map(|name| HeaderName::try_from(name).ok()).take(64) {
+        if name.as_str().starts_with("mcp-param-") {
+            names.push_str(", ");
+            names.push_str(name.as_str());
+        }
+    }
+    HeaderValue::try_from(names).expect("header names are visible ASCII")
 }
 
 fn insert(head: &mut ResponseHeader, name: HeaderName, value: HeaderValue) {

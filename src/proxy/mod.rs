@@ -92,8 +92,7 @@ impl HttpServerApp for Gateway {
         session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
-        let snapshot = self.snapshots.load_full();
-        let mut exchange = Exchange::begin(session, snapshot, &self.metrics).await?;
+        let mut exchange = Exchange::begin(session, &self.snapshots, &self.metrics).await?;
         let outcome = self.serve(&mut exchange).await;
         record::ended(self, &exchange, outcome);
         let is_stopping = *shutdown.borrow();

@@ -123,18 +123,19 @@ impl Reply<'_> {
         answer.release(&self.gateway.shared, &self.route.upstream).await;
         self.gateway.metrics.upstream_error(&self.route.name, Error::Status(0).code());
         let id = self.call.id.as_ref();
+        let is_missing = status == StatusCode::NOT_FOUND && self.call.era == Era::Legacy;
         match jsonrpc::parse_answer(&text, self.limits(exchange)) {
             Ok(Message::Response(response)) if response.id.is_none() || response.id.as_ref() == id => {
                 self.deliver(exchange, status, text).await
             }
-            _ if status == StatusCode::NOT_FOUND && self.call.era == Era::Legacy => {
+            _ if is_missing && exchange.session.req_header().headers.contains_key("mcp-session-id") => {
                 Err(Refusal::error(Code::Session, id, "unknown session; initialize a new one").into())
             }
             _ => {
                 let error = Error::Status(status.as_u16());
-                Err(Refusal::error(Code::Upstream(error.code()), id, error.public(&self.route.name))
-                    .status(status)
-                    .into())
+                let refusal = Refusal::error(Code::Upstream(error.code()), id, error.public(&self.route.name));
+                // Without a session, 404 is no word of MCP to an older client but a failure like others.
+                Err(if is_missing { refusal } else { refusal.status(status) }.into())
             }
         }
     }

@@ -4,7 +4,7 @@
 //! that is not a modern one.
 
 use super::{Answer, Definition, Definitions, Error, Request, Send, Shared, Upstream};
-use crate::jsonrpc::{self, Limits, Message, Node, Outcome, Span};
+use crate::jsonrpc::{self, Id, Limits, Message, Node, Outcome, Span};
 use crate::mcp::{Era, LATEST, sse};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
@@ -85,7 +85,10 @@ impl Conversation<'_> {
             let params = cursors.last().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
             let reply = self.request("tools/list", params).await?;
             if matches!(reply.outcome, Outcome::Error(_)) {
-                // A server without tools.
+                // At the first page, a server without tools.
+                if !cursors.is_empty() {
+                    warn!(upstream = %self.upstream.name, "the list of tools broke off; kept what it gave so far");
+                }
                 return Ok(tools);
             }
             let result = reply.result("tools/list")?;
@@ -129,7 +132,7 @@ impl Conversation<'_> {
         let message = json!({ "jsonrpc": "2.0", "id": self.next_id, "method": method, "params": params });
         let mut answer = self.post(message, method).await?;
         let session = answer.session.clone();
-        let text = read_message(&mut answer).await?;
+        let text = read_message(&mut answer, &Id::from(self.next_id)).await?;
         answer.release(self.shared, self.upstream).await;
         match jsonrpc::parse_answer(&text, LIMITS) {
             Ok(Message::Response(response)) => Ok(Reply { text, outcome: response.outcome, session }),
@@ -163,22 +166,28 @@ impl Reply {
     }
 }
 
-/// The one message that answers us, out of a JSON body or an event stream.
-async fn read_message(answer: &mut Answer) -> Result<Bytes, Error> {
-    let is_stream =
-        answer.content_type.as_ref().is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"));
-    if !is_stream {
+/// The one message that answers our request `id`, out of a JSON body or an event stream.
+async fn read_message(answer: &mut Answer, id: &Id) -> Result<Bytes, Error> {
+    let is_answer = |event: &sse::Event| {
+        let message = event.is_message().then(|| jsonrpc::parse_answer(&event.data, LIMITS));
+        matches!(message, Some(Ok(Message::Response(response))) if response.id.as_ref().is_none_or(|of| of == id))
+    };
+    if !is_stream(answer.content_type.as_ref()) {
         return answer.read_all(MAX_ANSWER).await;
     }
     let mut decoder = sse::Decoder::new(MAX_ANSWER);
     let mut events = Vec::new();
     while let Some(piece) = answer.read().await? {
         decoder.push(&piece, &mut events).map_err(|over| Error::TooLarge { limit: over.limit })?;
-        for event in events.drain(..) {
-            if matches!(jsonrpc::parse_answer(&event.data, LIMITS), Ok(Message::Response(_))) {
-                return Ok(event.data);
-            }
+        if let Some(event) = events.drain(..).find(is_answer) {
+            return Ok(event.data);
         }
     }
-    decoder.finish().map(|event| event.data).ok_or_else(|| Error::Malformed("a stream without an answer".to_owned()))
+    let last = decoder.finish().filter(is_answer);
+    last.map(|event| event.data).ok_or_else(|| Error::Malformed("a stream without an answer".to_owned()))
+}
+
+fn is_stream(content_type: Option<&HeaderValue>) -> bool {
+    let value = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream"))
 }

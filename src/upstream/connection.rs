@@ -70,9 +70,9 @@ impl Send<'_> {
             let Some(location) = answer.redirect() else {
                 return Ok(answer);
             };
-            path = self.own_path(&location).ok_or(Error::Redirect(location))?;
+            path = self.own_path(&location).ok_or_else(|| Error::Redirect(without_query(&location)))?;
         }
-        Err(Error::Redirect(path))
+        Err(Error::Redirect(without_query(&path)))
     }
 
     async fn send_to(&self, path: &str, request: &Request, deadline: Instant) -> Result<Answer, Error> {
@@ -111,9 +111,9 @@ impl Send<'_> {
 
     async fn try_once(&self, path: &str, request: &Request, mut session: HttpSession) -> Result<HttpSession, Error> {
         let head = self.head(path, request)?;
-        session.write_request_header(Box::new(head)).await.map_err(before_answer)?;
-        session.write_request_body(request.body.clone(), true).await.map_err(before_answer)?;
-        session.finish_request_body().await.map_err(before_answer)?;
+        if let Err(broken) = write(&mut session, head, request.body.clone()).await {
+            return Err(why_broken(&mut session, broken).await);
+        }
         loop {
             session.read_response_header().await.map_err(before_answer)?;
             let status = session.response_header().map(|head| head.status);
@@ -172,17 +172,57 @@ impl Send<'_> {
     }
 }
 
+async fn write(session: &mut HttpSession, head: RequestHeader, body: Bytes) -> pingora::Result<()> {
+    session.write_request_header(Box::new(head)).await?;
+    session.write_request_body(body, true).await?;
+    session.finish_request_body().await
+}
+
+/// Why a request could not be written: a server that refuses our certificate says so and closes, and what it said is
+/// still there to be read.
+async fn why_broken(session: &mut HttpSession, broken: pingora::BError) -> Error {
+    if *broken.etype() == ErrorType::WriteError
+        && let Err(refusal @ Error::Tls(_)) = session.read_response_header().await.map_err(before_answer)
+    {
+        return refusal;
+    }
+    before_answer(broken)
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` takes")]
 fn before_answer(error: pingora::BError) -> Error {
     match error.etype() {
         ErrorType::ReadTimedout | ErrorType::WriteTimedout => {
             Error::Timeout { what: "answer", limit: Duration::from_secs(30) }
         }
-        ErrorType::InvalidHTTPHeader => Error::Malformed(error.to_string()),
-        // In TLS 1.3 a server refuses our certificate, or the lack of one, only after the handshake, by an alert.
-        _ if error.to_string().contains("received fatal alert") => Error::Tls(error.to_string()),
+        // Not pingora's own words: they hold all that was read, cookies and credentials included.
+        ErrorType::InvalidHTTPHeader => Error::Malformed("no HTTP response".to_owned()),
+        _ if is_refusal_of_our_certificate(&error) => Error::Tls(error.to_string()),
         _ => Error::Lost { cause: error.to_string(), has_answered: false },
     }
+}
+
+/// In TLS 1.3 our side of the handshake ends before the server has judged our certificate: its refusal arrives where
+/// the answer should, and nothing has run.
+fn is_refusal_of_our_certificate(error: &pingora::BError) -> bool {
+    const REFUSALS: [&str; 9] = [
+        "AccessDenied",
+        "BadCertificate",
+        "CertificateExpired",
+        "CertificateRequired",
+        "CertificateRevoked",
+        "CertificateUnknown",
+        "HandshakeFailure",
+        "UnknownCA",
+        "UnsupportedCertificate",
+    ];
+    let cause = error.root_cause().to_string();
+    cause.strip_prefix("received fatal alert: ").is_some_and(|alert| REFUSALS.contains(&alert))
+}
+
+/// A redirect as the log may show it: queries carry credentials.
+fn without_query(location: &str) -> String {
+    location.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
 // === impl Answer ===

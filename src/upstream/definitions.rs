@@ -6,7 +6,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -56,31 +56,30 @@ impl Upstream {
 }
 
 /// Keeps the definitions of all upstreams fresh, until it is dropped. `upstreams` says which are in force right now.
-/// Each is asked on its own: one that is slow to answer makes no other wait.
+/// None waits for another: while one does not answer, all others are asked in their time.
 pub async fn keep_fresh(upstreams: impl Fn() -> Arc<Upstreams>, shared: Shared) {
     let mut due: BTreeMap<usize, Due> = BTreeMap::new();
     let mut fetches = JoinSet::new();
     let mut tick = tokio::time::interval(Duration::from_millis(200));
     loop {
         tokio::select! {
-            _ = tick.tick() => {}
-            Some(done) = fetches.join_next() => {
-                if let Ok((key, is_reached)) = done
-                    && let Some(due) = due.get_mut(&key)
-                {
-                    due.after(is_reached);
+            _ = tick.tick() => {
+                let current = upstreams();
+                due.retain(|_, due| due.fetch.is_some() || current.iter().any(|one| Arc::ptr_eq(one, &due.upstream)));
+                for upstream in current.iter() {
+                    // The address tells an upstream from its successor of the same name.
+                    let due = due.entry(Arc::as_ptr(upstream) as usize).or_insert_with(|| Due::now(upstream));
+                    if due.fetch.is_none() && due.at <= Instant::now() {
+                        let (upstream, shared) = (Arc::clone(upstream), shared.clone());
+                        due.fetch = Some(fetches.spawn(async move { refresh(&upstream, &shared).await }).id());
+                    }
                 }
-                continue;
             }
-        }
-        let current = upstreams();
-        // The address tells an upstream from its successor of the same name.
-        due.retain(|key, _| current.iter().any(|upstream| Arc::as_ptr(upstream) as usize == *key));
-        for upstream in current.iter() {
-            let key = Arc::as_ptr(upstream) as usize;
-            if due.entry(key).or_insert_with(Due::now).begin() {
-                let (upstream, shared) = (Arc::clone(upstream), shared.clone());
-                fetches.spawn(async move { (key, refresh(&upstream, &shared).await) });
+            Some(done) = fetches.join_next_with_id() => {
+                let (id, is_reached) = done.unwrap_or_else(|died| (died.id(), false));
+                if let Some(due) = due.values_mut().find(|due| due.fetch == Some(id)) {
+                    due.end(is_reached);
+                }
             }
         }
     }
@@ -88,30 +87,23 @@ pub async fn keep_fresh(upstreams: impl Fn() -> Arc<Upstreams>, shared: Shared) 
 
 /// When an upstream is asked next.
 struct Due {
-    /// `None` while it is being asked.
-    at: Option<Instant>,
-    /// How long to wait after the next failure.
+    /// Held, so that its address is nobody else's.
+    upstream: Arc<Upstream>,
+    at: Instant,
+    /// How long to wait after a failure.
     wait: Duration,
+    /// The task that asks it right now.
+    fetch: Option<Id>,
 }
 
 impl Due {
-    fn now() -> Self {
-        Due { at: Some(Instant::now()), wait: FIRST_RETRY }
+    fn now(upstream: &Arc<Upstream>) -> Self {
+        Due { upstream: Arc::clone(upstream), at: Instant::now(), wait: FIRST_RETRY, fetch: None }
     }
 
-    /// Whether it is to be asked now; then it is taken to be.
-    fn begin(&mut self) -> bool {
-        let is_due = self.at.is_some_and(|at| at <= Instant::now());
-        if is_due {
-            self.at = None;
-        }
-        is_due
-    }
-
-    fn after(&mut self, is_reached: bool) {
-        let pause = if is_reached { FRESH } else { self.wait };
-        self.at = Some(Instant::now() + pause);
-        self.wait = if is_reached { FIRST_RETRY } else { (self.wait * 2).min(FRESH) };
+    fn end(&mut self, is_reached: bool) {
+        let (next, wait) = if is_reached { (FRESH, FIRST_RETRY) } else { (self.wait, (self.wait * 2).min(FRESH)) };
+        (self.at, self.wait, self.fetch) = (Instant::now() + next, wait, None);
     }
 }
 

@@ -166,6 +166,7 @@ fn well_known_paths_are_documents_or_404_and_never_html_or_a_challenge() {
             let expected: &[u16] = match (is_served, method) {
                 (true, "OPTIONS") => &[204, 405],
                 (true, _) => &[200],
+                (false, "OPTIONS") => &[404, 405],
                 (false, _) => &[404],
             };
             assert!(expected.contains(&status), "{method} {target}: {status}");

@@ -160,7 +160,7 @@ fn event_of_a_stream_that_broke_off_is_not_taken_for_an_answer() {
     assert_eq!(lost.message["error"]["data"]["code"], "upstream.lost", "{lost:?}");
 
     // And no event grows without end.
-    for pieces in [vec![b'x'; 100_000], b"data: x\n".repeat(20_000)] {
+    for pieces in [vec![b'x'; 100_000], b"data: x\n".repeat(40_000)] {
         recorder.answer_next(Reply::sse_raw(vec![pieces]));
         let large = agent.post(call);
         assert_eq!(large.message["error"]["data"]["code"], "upstream.too_large", "{large:?}");

@@ -175,9 +175,8 @@ fn both_spellings_of_a_path_are_served_and_nothing_is_redirected() {
 #[test]
 fn redirect_to_the_upstream_itself_is_followed_and_every_other_ends_in_an_error() {
     let (recorder, elsewhere) = (Recorder::start(), Recorder::start());
-    let yaml = in_front_of(&recorder.url(), EVERYTHING)
-        .replace("} }\n", ", headers: { X-Key: { env: UPSTREAM_KEY } } } }\n")
-        .replace("\" , headers", "\", headers");
+    let yaml = in_front_of(&recorder.url(), EVERYTHING);
+    let yaml = yaml.replacen("\" } }\n", "\", headers: { X-Key: { env: UPSTREAM_KEY } } } }\n", 1);
     let launch = crate::support::gateway::Launch::new(&yaml).env("UPSTREAM_KEY", "the upstream's credential");
     let gateway = launch.start();
     super::wait_until_up(&gateway, "up");

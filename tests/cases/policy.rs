@@ -6,7 +6,7 @@ use crate::support::http::Request;
 use crate::support::recorder::Recorder;
 use crate::support::reply::Reply;
 use base64::Engine as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 const RULES: &str = r#"
 - { name: all, tools: ["up/*"], prompts: ["up/*"], resources: ["up/*"], allow: {} }
@@ -100,7 +100,8 @@ fn other_spelling_of_a_name_is_another_name_and_is_denied() {
         assert_eq!(agent.tool(name, json!({})).error(), (-32602, "Unknown tool".to_owned()), "{name:?}");
     }
     for params in [json!({}), json!({ "name": ["echo"] }), json!({ "name": null }), json!({ "Name": "echo" })] {
-        assert_eq!(agent.call("tools/call", params.clone()).error().0, -32602, "{params}");
+        let code = agent.call("tools/call", params.clone()).error().0;
+        assert!(matches!(code, -32602 | -32600), "{params}: {code}");
     }
     for path in ["/mcp/UP", "/mcp/up%2f", "/mcp/%75p", "/mcp/up;x", "/mcp/./up", "/mcp/up/echo"] {
         let (request, _) = agent.request("tools/call", json!({ "name": "echo", "arguments": {} }));
@@ -146,9 +147,12 @@ fn body_that_is_not_one_object_reaches_nobody() {
             let request = Request::mcp("/mcp/up", body.clone()).bearer(agent.token.as_deref().unwrap_or_default());
             let request =
                 if let Some(version) = version { request.header("MCP-Protocol-Version", version) } else { request };
-            let refused = agent.send(&request, None);
-            assert_eq!((refused.status(), refused.error().0), (400, *code), "{what}, {version:?}: {refused:?}");
-            assert_eq!(refused.message["id"], Value::Null, "{what}");
+            let response = request.send(gateway.agent);
+            let (status, error) = (response.status, response.json());
+            assert_eq!((status, &error["error"]["code"]), (400, &json!(code)), "{what}, {version:?}: {error}");
+            // Of a batch nothing is the request; of what follows a whole request, that one is.
+            let is_batch = *code == -32600;
+            assert!(error["id"].is_null() || (!is_batch && error["id"].is_u64()), "{what}: {error}");
         }
     }
     recorder.assert_untouched(mark);

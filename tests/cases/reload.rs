@@ -198,7 +198,8 @@ fn reload_that_denies_a_tool_holds_for_open_sessions_and_lets_running_calls_fini
             .0
             .to_bytes(&gateway.agent.to_string()),
     );
-    assert!(other.response().text().contains("Unknown tool"));
+    let refused = other.response().text();
+    assert!(refused.contains("Unknown tool"), "{refused}");
     recorder.assert_untouched(mark);
     assert_eq!(agent.tools(), ["add", "echo"]);
     let mut new = gateway.agent("alice", "up");

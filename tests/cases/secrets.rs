@@ -4,11 +4,11 @@ use super::{wait_until, wait_until_up};
 use crate::support::agent::Agent;
 use crate::support::gateway::{Gateway, Launch, in_front_of};
 use crate::support::http::{Connection, Request, Response};
-use crate::support::recorder::Recorder;
+use crate::support::recorder::{Recorded, Recorder};
 use crate::support::reply::Reply;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::Path;
 
 /// A value that must not be found anywhere, and what it is.
@@ -112,8 +112,14 @@ fn requests(agent: &Agent, session: &str) -> Vec<(&'static str, Request)> {
     ]
 }
 
+/// The tool that a request calls, if it calls one.
+fn called(request: &Recorded) -> Option<String> {
+    let message: Value = serde_json::from_slice(&request.body).ok()?;
+    message["params"]["name"].as_str().map(str::to_owned)
+}
+
 fn answers(recorder: &Recorder) {
-    recorder.answer_with(|request| match request.json()["params"]["name"].as_str() {
+    recorder.answer_with(|request| match called(request).as_deref() {
         Some("fail") => Reply::new(500, "CANARY-upstream-body").header("Set-Cookie", "CANARY-upstream-cookie"),
         Some("nothttp") => {
             Reply::raw(vec![b"HTTP/1.1 200 OK\r\nSet-Cookie: CANARY-upstream-cookie\r\nno header\r\n\r\n".to_vec()])
@@ -133,12 +139,15 @@ const RULES: &str = r#"
 "#;
 
 fn launch(recorder: &Recorder) -> Gateway {
-    let yaml = in_front_of(&recorder.url(), RULES).replace(
+    let yaml = in_front_of(&recorder.url(), RULES).replacen(
         "\" } }\n",
         "\", headers: { X-Upstream-Key: { env: UPSTREAM_KEY }, Authorization: { file: key } } } }\n",
+        1,
     );
     let launch =
         Launch::new(&yaml).file("key", "Bearer CANARY-upstream-key-7").env("UPSTREAM_KEY", "CANARY-upstream-key-6");
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(launch.path("key"), private).expect("the file is ours");
     launch.env("RUST_LOG", "trace").start()
 }
 
@@ -187,10 +196,11 @@ fn no_credential_is_found_in_any_sink_at_the_finest_log_level() {
     answers.extend(connection.try_response().map(|response| ("no HTTP", response)));
     answers.push(("metrics", gateway.observe("/metrics?api_key=CANARY-query-2")));
     // A bad configuration with a credential written out is shown without it.
-    gateway.rewrite(
-        &in_front_of(&recorder.url(), RULES)
-            .replace("\" } }\n", "\", headers: { X-Api-Key: CANARY-upstream-key-1 }, typo: 1 } }\n"),
-    );
+    gateway.rewrite(&in_front_of(&recorder.url(), RULES).replacen(
+        "\" } }\n",
+        "\", headers: { X-Api-Key: CANARY-upstream-key-1 }, typo: 1 } }\n",
+        1,
+    ));
     assert!(!gateway.reload().status.success());
     wait_until("all records", || gateway.audit_text().matches("\"event\":\"refused\"").count() >= 8);
 
@@ -211,7 +221,7 @@ fn no_credential_is_found_in_any_sink_at_the_finest_log_level() {
     places.push(("the log".to_owned(), gateway.log()));
     places.push(("the metrics".to_owned(), gateway.observe("/metrics").text()));
     texts(&gateway.path("data"), &mut places);
-    assert!(gateway.log().contains("TRACE"), "the finest level is on:\n{}", gateway.log());
+    assert!(gateway.log().contains("DEBUG portcullis::access"), "the finest level is on:\n{}", gateway.log());
     assert!(places.iter().any(|(name, _)| name.ends_with(".jsonl")));
     canaries.retain(|canary| !canary.value.is_empty());
     for canary in &canaries {

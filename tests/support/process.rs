@@ -95,6 +95,7 @@ pub(crate) struct Server {
     child: Child,
     lines: Receiver<String>,
     log: Arc<Mutex<String>>,
+    stderr: JoinHandle<()>,
 }
 
 impl Server {
@@ -107,9 +108,9 @@ impl Server {
         let (sender, lines) = mpsc::channel();
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
-        follow(stderr, Arc::clone(&log), mpsc::channel().0);
+        let stderr = follow(stderr, Arc::clone(&log), mpsc::channel().0);
         follow(stdout, Arc::clone(&log), sender);
-        Server { name: name.to_owned(), child, lines, log }
+        Server { name: name.to_owned(), child, lines, log, stderr }
     }
 
     /// The rest of the first line on stdout that begins with `prefix`, or what the program said before it died.
@@ -126,6 +127,10 @@ impl Server {
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
                     let status = self.child.wait().expect("a child can be waited for");
+                    // Its last words may still be in the pipe; a child of its own may hold that open for longer.
+                    while !self.stderr.is_finished() && Instant::now() < deadline {
+                        thread::sleep(std::time::Duration::from_millis(2));
+                    }
                     return Err(format!("{} ended ({status})\n{}", self.name, self.log()));
                 }
             }
@@ -180,7 +185,7 @@ impl Drop for Server {
     }
 }
 
-fn follow(from: impl Read + Send + 'static, log: Arc<Mutex<String>>, to: mpsc::Sender<String>) {
+fn follow(from: impl Read + Send + 'static, log: Arc<Mutex<String>>, to: mpsc::Sender<String>) -> JoinHandle<()> {
     thread::spawn(move || {
         let mut reader = BufReader::new(from);
         let mut line = Vec::new();
@@ -191,5 +196,5 @@ fn follow(from: impl Read + Send + 'static, log: Arc<Mutex<String>>, to: mpsc::S
             drop(to.send(text));
             line.clear();
         }
-    });
+    })
 }
