@@ -4,6 +4,13 @@ mod support;
 
 /// The data path.
 mod proxy {
+    mod peer;
     mod real_clients;
 }
+mod audit_log;
+mod cli;
+mod metrics;
 mod policy;
+mod reload;
+mod tls_listener;
+mod upstreams;

@@ -35,7 +35,17 @@ impl Identity {
 
     /// A server or client with these names (DNS names or addresses), signed by this authority.
     pub(crate) fn sign(&self, names: &[&str]) -> Identity {
-        let params = named(names.first().copied().unwrap_or("nobody"), names);
+        self.sign_as(named(names.first().copied().unwrap_or("nobody"), names))
+    }
+
+    /// The same, but its time is over.
+    pub(crate) fn sign_expired(&self, names: &[&str]) -> Identity {
+        let mut params = named(names.first().copied().unwrap_or("nobody"), names);
+        params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+        self.sign_as(params)
+    }
+
+    fn sign_as(&self, params: CertificateParams) -> Identity {
         let pair = KeyPair::generate().expect("the operating system has randomness");
         let issuer = Issuer::from_params(&self.params, &self.pair);
         let cert = params.signed_by(&pair, &issuer).expect("the parameters are complete");
