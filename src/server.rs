@@ -91,7 +91,8 @@ pub async fn run(
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(Addresses),
 ) -> Result<(), Error> {
-    let loaded = config::read(file).map_err(Error::Config)?;
+    // Before anything is bound or made: a broken file must not take the socket of a gateway that runs.
+    let (loaded, _) = crate::snapshot::compile_file(file).map_err(Error::Config)?;
     let sockets = Sockets::bind(&loaded)?;
     let addresses = sockets.addresses;
     let (parts, gateway) = Parts::build(file, &loaded, addresses, clock).await?;

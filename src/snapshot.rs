@@ -85,6 +85,7 @@ impl Snapshot {
         let policy = Policy::compile(&config.policy).map_err(|more| found.extend(more)).ok();
         let upstreams = Upstreams::build(loaded, around.previous.map(|snapshot| &*snapshot.upstreams));
         let upstreams = upstreams.map_err(|more| found.extend(more)).ok();
+        found.extend(listener_tls(loaded));
         if let Some(policy) = &policy {
             found.extend(policy.run_tests(&config.policy.tests, |name| groups_of(&users, name)));
         }
@@ -141,6 +142,26 @@ fn known_people(users: &Users) -> Vec<(String, Vec<String>)> {
         return vec![("admin".to_owned(), vec!["admins".to_owned()])];
     }
     users.iter().map(|person| (person.name.to_string(), person.groups.to_vec())).collect()
+}
+
+/// What is wrong with the listener's certificate and key. pingora reads them when it begins to listen, and panics.
+fn listener_tls(loaded: &config::Loaded) -> Option<Problem> {
+    let files = loaded.config.tls.as_ref()?;
+    let at = Path::root().key("tls");
+    // It is a secret like any other, and its file is nobody else's.
+    if let Err(why) = config::read_secret(&loaded.resolve(&files.key)) {
+        return Some(why.at(at.key("key")));
+    }
+    let (cert, key) = (loaded.resolve(&files.cert), loaded.resolve(&files.key));
+    let (Some(cert), Some(key)) = (cert.to_str(), key.to_str()) else {
+        return Some(Problem::new(at, "a path is not UTF-8"));
+    };
+    let Ok(Some((chain, key))) = pingora::tls::load_certs_and_key_files(cert, key) else {
+        return Some(Problem::new(at, "no usable certificate and private key in PEM form in these files"));
+    };
+    pingora::tls::install_default_crypto_provider();
+    let config = pingora::tls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
+    config.err().map(|why| Problem::new(at, format!("this certificate and key cannot be used: {why}")))
 }
 
 fn user_problem(why: &impl std::fmt::Display) -> Problem {

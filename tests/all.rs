@@ -1,5 +1,5 @@
 //! The one integration-test binary, its modules in reading order: the harness, then the tests as a call walks, then
-//! what no compiler checks. `tidy` sees to it that no file is forgotten.
+//! what an operator does, then what no compiler checks. `tidy` sees to it that no file is forgotten.
 
 mod support;
 
@@ -12,11 +12,21 @@ mod proxy {
     mod messages;
     mod methods;
     mod nothing_slips_through;
+    mod peer;
     mod real_clients;
     mod tokens;
 }
+mod policy;
+mod upstreams;
+
+mod audit_log;
+mod metrics;
+mod tls_listener;
+
+mod cli;
+mod reload;
+
 /// Public bug reports.
 mod cases;
-mod policy;
 
 mod tidy;

@@ -81,7 +81,12 @@ fn well_formed(source: Source) -> Result<(Source, serde_json::Value), Problems> 
     let problems = form::check(&root);
     let contents = root.to_json();
     let source = source.with_root(root);
-    if problems.is_empty() { Ok((source, contents)) } else { Err(source.locate_all(problems)) }
+    if problems.is_empty() {
+        return Ok((source, contents));
+    }
+    // A section that is not there at all is missing at the end: a file that was cut short broke off there.
+    let problems = problems.into_iter().map(|problem| source.locate_or_end(problem)).collect();
+    Err(source.locate_all(problems))
 }
 
 impl Loaded {

@@ -58,6 +58,13 @@ impl Source {
         }
     }
 
+    /// As [`Source::locate`]; what has no place of its own stands at the end of the text.
+    pub(super) fn locate_or_end(&self, problem: Problem) -> Problem {
+        let end = self.text.len()..self.text.len();
+        let span = self.find(&problem.path, problem.part).unwrap_or(end);
+        self.mark(problem, span)
+    }
+
     /// The same problem, standing at `span`.
     pub(super) fn mark(&self, problem: Problem, span: Range<usize>) -> Problem {
         let (location, snippet) = self.place(span);

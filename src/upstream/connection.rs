@@ -76,11 +76,10 @@ impl Send<'_> {
     }
 
     async fn send_to(&self, path: &str, request: &Request, deadline: Instant) -> Result<Answer, Error> {
-        let peer = self.upstream.dial.peer().await?;
         let limit = self.upstream.timeouts.answer;
         let mut tries = 1;
         loop {
-            let (session, is_reused) = self.connect(&peer).await?;
+            let (session, peer, is_reused) = self.connect().await?;
             self.shared.metrics.upstream_connection(&self.upstream.name, is_reused);
             let sent = timeout(limit, self.try_once(path, request, session)).await;
             match sent.map_err(|_| Error::Timeout { what: "answer", limit })? {
@@ -95,7 +94,21 @@ impl Send<'_> {
         }
     }
 
-    async fn connect(&self, peer: &HttpPeer) -> Result<(HttpSession, bool), Error> {
+    /// A connection to the first of the upstream's addresses that accepts.
+    async fn connect(&self) -> Result<(HttpSession, HttpPeer, bool), Error> {
+        let mut n_tried = 0;
+        loop {
+            let peer = self.upstream.dial.peer().await?;
+            n_tried += 1;
+            match self.connect_to(&peer).await {
+                Ok((session, is_reused)) => return Ok((session, peer, is_reused)),
+                Err(Error::Connect(_)) if n_tried < self.upstream.dial.put_back(&peer) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn connect_to(&self, peer: &HttpPeer) -> Result<(HttpSession, bool), Error> {
         let limit = self.upstream.dial.connect_limit();
         let connected = timeout(limit, self.shared.connector.get_http_session(peer)).await;
         connected.map_err(|_| Error::Timeout { what: "connection", limit })?.map_err(|error| match error.etype() {

@@ -30,7 +30,12 @@ pub(super) struct Dial {
 
 enum Address {
     Ip(SocketAddr),
-    Name { host: String, port: u16, known: Mutex<Option<(Instant, SocketAddr)>> },
+    /// With what it resolved to and when; the address to use stands first.
+    Name {
+        host: String,
+        port: u16,
+        known: Mutex<Option<(Instant, Vec<SocketAddr>)>>,
+    },
     Unix(String),
 }
 
@@ -118,21 +123,39 @@ impl Dial {
             return Err(Error::Connect("an address without a name".to_owned()));
         };
         let lock = || known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some((at, address)) = *lock()
+        if let Some((at, addresses)) = &*lock()
             && at.elapsed() < ADDRESS_LIFETIME
+            && let Some(first) = addresses.first()
         {
-            return Ok(address);
+            return Ok(*first);
         }
         let fault = |cause: String| Error::Resolve { host: host.clone(), cause };
         let lookup = tokio::net::lookup_host((host.as_str(), *port));
-        let found = tokio::time::timeout(self.connect, lookup)
+        let found: Vec<SocketAddr> = tokio::time::timeout(self.connect, lookup)
             .await
             .map_err(|_| Error::Timeout { what: "address", limit: self.connect })?
             .map_err(|e| fault(e.to_string()))?
-            .next()
-            .ok_or_else(|| fault("no address".to_owned()))?;
+            .collect();
+        let first = *found.first().ok_or_else(|| fault("no address".to_owned()))?;
         *lock() = Some((Instant::now(), found));
-        Ok(found)
+        Ok(first)
+    }
+
+    /// Puts an address that did not accept behind the others of its name, and says how many there are. `localhost`
+    /// is often `::1` first, where a server that listens on `127.0.0.1` only is not found.
+    pub(super) fn put_back(&self, failed: &HttpPeer) -> usize {
+        let Address::Name { known, .. } = &self.address else {
+            return 1;
+        };
+        let mut known = known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some((_, addresses)) = &mut *known else {
+            return 1;
+        };
+        // Another call may have been quicker.
+        if addresses.first() == failed.address().as_inet() {
+            addresses.rotate_left(1);
+        }
+        addresses.len()
     }
 }
 

@@ -1,11 +1,12 @@
 //! The gateway of a test: the real binary, with its configuration, its data and its log in a folder of its own.
 
 use super::agent::Agent;
-use super::http::{Request, Response};
+use super::http::{Connection, Request, Response};
 use super::process::{self, Finished, Server};
 use super::recorder::Recorder;
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use tempfile::TempDir;
@@ -174,6 +175,11 @@ impl Gateway {
         Agent::new(self.agent, route, self.token(user, route))
     }
 
+    /// A client of this route, with a token that was made before.
+    pub(crate) fn agent_with(&self, token: &str, route: &str) -> Agent {
+        Agent::new(self.agent, route, token.to_owned())
+    }
+
     /// Runs a command of the program on this configuration.
     #[track_caller]
     pub(crate) fn cli(&self, arguments: &[&str]) -> Finished {
@@ -225,6 +231,29 @@ impl Gateway {
         let text = self.observe("/metrics").text();
         let value = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
         value.map_or(0.0, |value| value.trim().parse().expect("a sample is a number"))
+    }
+
+    /// Waits until the gateway has asked this upstream for its tools, well or in vain: from then on nothing goes there
+    /// but what a test sends.
+    #[track_caller]
+    pub(crate) fn wait_until_asked(&self, upstream: &str) {
+        let sample = format!("portcullis_upstream_up{{upstream=\"{upstream}\"}} ");
+        super::wait_for(&sample, || self.observe("/metrics").text().contains(&sample));
+    }
+
+    /// What the gateway answers over the operator's socket.
+    #[track_caller]
+    pub(crate) fn operate(&self, method: &str, path: &str) -> Value {
+        let stream = UnixStream::connect(self.path("data/operator.sock")).expect("the operator's socket is there");
+        let mut connection = Connection::on(stream);
+        connection.send(&Request::new(method, path).to_bytes("operator"));
+        connection.response().json()
+    }
+
+    /// The configuration in force, by the start of its hash.
+    #[track_caller]
+    pub(crate) fn snapshot(&self) -> String {
+        self.operate("GET", "/status")["snapshot"].as_str().expect("a hash").to_owned()
     }
 
     /// A path in its folder.

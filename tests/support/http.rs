@@ -142,6 +142,16 @@ impl Request {
         connection.send(&self.to_bytes(&to.to_string()));
         connection.response()
     }
+
+    /// Whether a whole answer comes: for a gateway that may die meanwhile.
+    pub(crate) fn is_answered_by(&self, to: SocketAddr) -> bool {
+        let Ok(stream) = TcpStream::connect(to) else {
+            return false;
+        };
+        stream.set_read_timeout(Some(PATIENCE)).expect("the limit is not zero");
+        let mut connection = Connection { reader: BufReader::new(Socket::Tcp(stream)) };
+        connection.try_send(&self.to_bytes(&to.to_string())).is_ok() && connection.try_response().is_ok()
+    }
 }
 
 // === impl Connection ===

@@ -30,6 +30,17 @@ pub(crate) mod wire;
 mod selftest;
 
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// How long anything may take before the test gives up: far above what a busy machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until this is so.
+#[track_caller]
+pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

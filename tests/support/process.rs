@@ -93,7 +93,8 @@ fn drain(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 pub(crate) struct Server {
     name: String,
     child: Child,
-    lines: Receiver<String>,
+    /// In a lock, so that a gateway can be used from several threads.
+    lines: Mutex<Receiver<String>>,
     log: Arc<Mutex<String>>,
     stderr: JoinHandle<()>,
 }
@@ -110,14 +111,15 @@ impl Server {
         let stderr = child.stderr.take().expect("stderr is piped");
         let stderr = follow(stderr, Arc::clone(&log), mpsc::channel().0);
         follow(stdout, Arc::clone(&log), sender);
-        Server { name: name.to_owned(), child, lines, log, stderr }
+        Server { name: name.to_owned(), child, lines: Mutex::new(lines), log, stderr }
     }
 
     /// The rest of the first line on stdout that begins with `prefix`, or what the program said before it died.
     pub(crate) fn line(&mut self, prefix: &str) -> Result<String, String> {
         let deadline = Instant::now() + PATIENCE;
+        let lines = self.lines.lock().expect("no reader panics");
         loop {
-            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(line) if line.starts_with(prefix) => {
                     return Ok(line[prefix.len()..].trim().to_owned());
                 }

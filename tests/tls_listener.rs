@@ -1,0 +1,97 @@
+//! The agent listener with `tls`: the gateway ends TLS itself.
+
+use crate::support::gateway::{Gateway, Launch, in_front_of};
+use crate::support::http::Connection;
+use crate::support::invariants;
+use crate::support::recorder::Recorder;
+use crate::support::tls::{self, Identity};
+use serde_json::json;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+
+const RULES: &str = r#"- { name: everything, tools: ["up/*"], allow: {} }"#;
+
+fn launch(recorder: &Recorder, ca: &Identity) -> Launch {
+    let identity = ca.sign(&["localhost"]);
+    let own = "public_url: https://localhost:8443\ntls: { cert: own.pem, key: own.key }\n";
+    let launch = Launch::new(&format!("{own}{}", in_front_of(&recorder.url(), RULES)))
+        .file("own.pem", identity.cert)
+        .file("own.key", identity.key);
+    fs::set_permissions(launch.path("own.key"), Permissions::from_mode(0o600)).expect("the file is ours");
+    launch
+}
+
+#[test]
+fn a_client_that_trusts_the_certificate_calls_over_tls() {
+    let (recorder, ca) = (Recorder::start(), Identity::authority("ours"));
+    let gateway: Gateway = launch(&recorder, &ca).start();
+    let agent = gateway.agent("alice", "up");
+    let stream = tls::connect(gateway.agent, "localhost", &ca).expect("the certificate is good");
+    let mut connection = Connection::on(stream);
+
+    // Two on one connection.
+    for n in 0..2 {
+        let (request, id) = agent.request("tools/call", json!({ "name": "echo", "arguments": { "n": n } }));
+        connection.send(&request.to_bytes("localhost:8443"));
+        let answer = connection.response();
+
+        invariants::check(&answer, Some(&id));
+        assert_eq!(answer.json()["result"]["structuredContent"], json!({ "n": n }));
+    }
+    let (request, _) = agent.with_token(None).request("tools/call", json!({ "name": "echo" }));
+    connection.send(&request.to_bytes("localhost:8443"));
+    let challenged = connection.response();
+    let challenge = challenged.header("www-authenticate").expect("a challenge");
+    assert!(challenge.contains("https://localhost:8443/.well-known/"), "{challenge}");
+    assert_eq!(recorder.calls().len(), 2);
+}
+
+#[test]
+fn a_client_that_does_not_trust_it_and_one_without_tls_get_nothing() {
+    let (recorder, ca) = (Recorder::start(), Identity::authority("ours"));
+    let gateway: Gateway = launch(&recorder, &ca).start();
+    let agent = gateway.agent("alice", "up");
+
+    assert!(tls::connect(gateway.agent, "localhost", &Identity::authority("theirs")).is_err());
+    assert!(tls::connect(gateway.agent, "other.test", &ca).is_err());
+    let (request, _) = agent.request("tools/call", json!({ "name": "echo" }));
+    let mut plain = agent.open(&request);
+    assert!(plain.try_response().is_err(), "nothing is answered in plain");
+
+    assert!(recorder.calls().is_empty());
+    assert!(tls::connect(gateway.agent, "localhost", &ca).is_ok());
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_refuses_the_start() {
+    let (recorder, ca) = (Recorder::start(), Identity::authority("ours"));
+    let cases = [
+        ("own.pem", "rubbish"),
+        ("own.key", "rubbish"),
+        ("own.key", ca.key.as_str()),
+        ("own.pem", ""),
+        ("own.key", ""),
+    ];
+
+    for (file, contents) in cases {
+        let launch = launch(&recorder, &ca);
+        fs::write(launch.path(file), contents).expect("the file is ours");
+
+        let said = launch.try_start().err().unwrap_or_else(|| panic!("{file} {contents:?}: it started"));
+
+        assert!(said.contains("exit status: "), "{file} {contents:?}: {said}");
+        assert!(said.contains("tls") && !said.contains("panicked"), "{file} {contents:?}: {said}");
+    }
+}
+
+#[test]
+fn a_key_that_others_can_read_refuses_the_start() {
+    let (recorder, ca) = (Recorder::start(), Identity::authority("ours"));
+    let launch = launch(&recorder, &ca);
+    fs::set_permissions(launch.path("own.key"), Permissions::from_mode(0o644)).expect("the file is ours");
+
+    let said = launch.try_start().err().expect("the key is no secret");
+
+    assert!(said.contains("exit status: 2") && said.contains("own.key"), "{said}");
+    assert!(said.contains("can be opened by others"), "{said}");
+}
