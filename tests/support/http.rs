@@ -267,16 +267,6 @@ impl Streaming<'_> {
             }
         }
     }
-
-    /// The rest of the body, making a whole response of it.
-    #[track_caller]
-    pub(crate) fn whole(mut self) -> Response {
-        let mut body = std::mem::take(&mut self.pending);
-        while let Some(piece) = self.piece() {
-            body.extend_from_slice(&piece);
-        }
-        Response { status: self.status, headers: self.headers, body }
-    }
 }
 
 /// Where the first blank line stands, and how long it is.

@@ -120,12 +120,6 @@ impl Reply {
         self
     }
 
-    /// Closes the connection afterwards.
-    pub(crate) fn then_close(mut self) -> Reply {
-        self.after = After::Close;
-        self
-    }
-
     /// Says nothing afterwards, and leaves the connection open.
     pub(crate) fn then_hang(mut self) -> Reply {
         self.after = After::Hang;

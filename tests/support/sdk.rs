@@ -42,21 +42,6 @@ pub(crate) enum Client {
 }
 
 impl Client {
-    /// All of them.
-    pub(crate) const ALL: [Client; 6] = [
-        Client::Python,
-        Client::PythonLegacy,
-        Client::TypeScriptV1,
-        Client::TypeScriptV2,
-        Client::TypeScriptV2Auto,
-        Client::TypeScriptV2Modern,
-    ];
-
-    /// Whether it can talk to a server of the older era.
-    pub(crate) fn speaks_legacy(self) -> bool {
-        self != Client::TypeScriptV2Modern
-    }
-
     /// Connects, takes these steps one after the other, and gives the outcome of each: `{"result": …}` or
     /// `{"error": {"code": …, "message": …}}`, as the SDK gave it. The first outcome is that of connecting.
     #[track_caller]

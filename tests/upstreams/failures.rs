@@ -64,7 +64,9 @@ fn what_means_something_to_a_client_keeps_its_status() {
     let recorder = Recorder::start();
     let gateway = Gateway::start(&config(&[("up", format!("url: \"{}\"", recorder.url()))]));
     gateway.wait_until_asked("up");
-    let agent = gateway.agent("alice", "up");
+    recorder.answer_with(|request| Reply::mcp(request).header("Mcp-Session-Id", "theirs"));
+    let mut agent = gateway.agent("alice", "up");
+    agent.initialize();
 
     recorder.answer_next(Reply::new(404, "no such session"));
     let unknown = agent.tool("echo", json!({}));
