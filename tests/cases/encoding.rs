@@ -188,10 +188,9 @@ fn tool_definitions_are_fetched_from_streams_in_whatever_way_they_were_written()
             let (_, pieces) = variants(&message).swap_remove(n);
             let renumber = |piece: Vec<u8>| {
                 let text = String::from_utf8(piece);
-                text.map_or_else(
-                    |e| e.into_bytes(),
-                    |text| text.replace("\"id\":7", &format!("\"id\":{id}")).into_bytes(),
-                )
+                text.map_or_else(std::string::FromUtf8Error::into_bytes, |text| {
+                    text.replace("\"id\":7", &format!("\"id\":{id}")).into_bytes()
+                })
             };
             Reply::sse_raw(pieces.into_iter().map(renumber).collect())
         });

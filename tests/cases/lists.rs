@@ -72,7 +72,8 @@ fn every_page_of_a_list_comes_through_filtered_with_its_cursor() {
 // B43: lists without an end, or with an odd one.
 #[test]
 fn own_fetch_ends_where_a_cursor_repeats_or_is_null_or_a_page_fails() {
-    let kinds: [(&str, usize, fn(&Recorded) -> Reply); 4] = [
+    type Page = fn(&Recorded) -> Reply;
+    let kinds: [(&str, usize, Page); 4] = [
         ("same", 8, |request| {
             let tools: Vec<Value> = (0..8).map(tool).collect();
             Reply::result(request, &json!({ "tools": tools, "nextCursor": "same" }))

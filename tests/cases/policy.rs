@@ -137,7 +137,7 @@ fn body_that_is_not_one_object_reaches_nobody() {
         ("a separator between", format!("{ping}\u{1e}{danger}"), -32700),
         ("a batch after", format!("{ping}[{danger}]"), -32700),
         ("a batch in a batch", format!("[[{danger}]]"), -32600),
-        ("a string", format!("{:?}", danger), -32600),
+        ("a string", format!("{danger:?}"), -32600),
         ("half of one", danger[..danger.len() - 1].to_owned(), -32700),
         ("empty", String::new(), -32700),
     ];

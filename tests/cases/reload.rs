@@ -46,14 +46,7 @@ fn bad_file_changes_nothing_and_says_where_and_a_good_one_is_picked_up_by_itself
         ("an unknown upstream in a rule", with("up/danger", "upp/danger"), "upp"),
         (
             "a failing test",
-            format!(
-                "{}",
-                good.replacen(
-                    "policy:\n",
-                    "policy:\n  tests: [ { tool: up/danger, user: alice, expect: allow } ]\n",
-                    1
-                )
-            ),
+            good.replacen("policy:\n", "policy:\n  tests: [ { tool: up/danger, user: alice, expect: allow } ]\n", 1),
             "tests",
         ),
     ];
@@ -92,7 +85,7 @@ fn good_file_is_in_force_by_itself_however_it_was_put_there() {
     let version = |n: usize| {
         format!(
             "{}# {n}\n",
-            harness_defaults(&in_front_of(&recorder.url(), if n % 2 == 0 { EVERYTHING } else { NO_DANGER }))
+            harness_defaults(&in_front_of(&recorder.url(), if n.is_multiple_of(2) { EVERYTHING } else { NO_DANGER }))
         )
     };
     let launch = launch.file("v0.yaml", version(0)).file("v1.yaml", version(1)).file("v2.yaml", version(2));

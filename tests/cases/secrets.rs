@@ -68,7 +68,7 @@ fn requests(agent: &Agent, session: &str) -> Vec<(&'static str, Request)> {
     let token = agent.token.clone().unwrap_or_default();
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "echo", "arguments": { "password": "CANARY-argument-4" } } }).to_string();
     let refused = call.replace("echo", "danger");
-    let broken = format!("{}]", call);
+    let broken = format!("{call}]");
     let all = |request: Request| request.header("Cookie", "sid=CANARY-cookie-5").header("X-Api-Key", "CANARY-header-6");
     let post = |path: &str, body: &str| all(Request::mcp(path, body.to_owned()));
     let basic = STANDARD_NO_PAD.encode(BASIC);

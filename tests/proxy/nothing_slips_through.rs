@@ -142,7 +142,8 @@ fn what_never_reached_the_policy_leaves_a_refusal_and_no_decision() {
 #[test]
 fn a_client_that_leaves_while_the_upstream_is_silent_is_noticed() {
     let gate = Gate::with_rules(RULES);
-    let leave: [(&str, fn(Connection)); 2] = [
+    type Leave = fn(Connection);
+    let leave: [(&str, Leave); 2] = [
         ("closed", drop),
         ("closed after its sending half", |mut connection| {
             connection.finish_sending();

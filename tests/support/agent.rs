@@ -98,6 +98,7 @@ impl Agent {
 
     /// Calls a tool.
     #[track_caller]
+    #[expect(clippy::needless_pass_by_value, reason = "tests write `json!` in place")]
     pub(crate) fn tool(&self, name: &str, arguments: Value) -> Answer {
         self.call("tools/call", json!({ "name": name, "arguments": arguments }))
     }
