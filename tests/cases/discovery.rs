@@ -1,6 +1,7 @@
 //! How a client finds out where a token comes from, and which tokens are good.
 
 use super::{EVERYTHING, settled, settled_with};
+use crate::support::agent::Agent;
 use crate::support::gateway::{Gateway, Launch, in_front_of};
 use crate::support::http::{Request, Response};
 use crate::support::invariants;
@@ -246,10 +247,8 @@ fn token_opens_exactly_the_route_it_was_made_for() {
     ];
     let mark = recorder.mark();
     for (what, claims) in &bad {
-        let refused = gateway
-            .agent("alice", "up")
-            .with_token(Some(&signed(&gateway, &header, claims)))
-            .call("tools/list", json!({}));
+        let with_these = Agent::new(gateway.agent, "up", signed(&gateway, &header, claims));
+        let refused = with_these.call("tools/list", json!({}));
         assert_eq!(refused.status(), 401, "{what}");
         let challenge = refused.response.header("www-authenticate").expect("a challenge").to_owned();
         assert!(challenge.contains("error=\"invalid_token\""), "{what}: {challenge}");

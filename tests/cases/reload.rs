@@ -54,9 +54,10 @@ fn bad_file_changes_nothing_and_says_where_and_a_good_one_is_picked_up_by_itself
         let (n_refused, before) = (gateway.metric(REFUSED), gateway.log().len());
 
         std::fs::write(&path, &text).expect("the folder is ours");
+        gateway.signal("HUP");
 
         wait_until(&format!("{what} to be refused"), || gateway.metric(REFUSED) > n_refused);
-        assert!(is(&gateway, FAILED, 1.0), "{what}");
+        wait_until(&format!("{what} to show"), || is(&gateway, FAILED, 1.0));
         wait_until(&format!("{what} to be logged"), || gateway.log()[before..].contains("stays in force"));
         let log = gateway.log()[before..].to_owned();
         assert!(log.contains(says) && log.contains("gateway.yaml"), "{what} says: {log}");
@@ -65,8 +66,10 @@ fn bad_file_changes_nothing_and_says_where_and_a_good_one_is_picked_up_by_itself
         assert_eq!(std::fs::read_to_string(&path).expect("readable"), text, "{what}: the gateway wrote the file");
 
         rename_over(&path, &good);
+        gateway.signal("HUP");
         wait_until(&format!("the good file after {what}"), || is(&gateway, FAILED, 0.0));
     }
+    // Nobody has to say so: the file is looked at.
     std::fs::remove_file(&path).expect("it is there");
     wait_until("a missing file to be noticed", || is(&gateway, FAILED, 1.0));
     agent.tool("echo", json!({})).result();
