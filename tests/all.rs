@@ -8,6 +8,7 @@ mod proxy {
     mod arguments;
     mod bytes;
     mod doors;
+    mod forgeries;
     mod headers;
     mod messages;
     mod methods;

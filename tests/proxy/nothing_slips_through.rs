@@ -1,6 +1,6 @@
 //! What a refusal looks like, what it leaves behind, and what it gives away; and that a client's leaving is noticed.
 //! The ways to get past the gate that are tried one by one stand beside this file: `messages`, `headers`, `doors`,
-//! `tokens`, `arguments`, `methods`.
+//! `tokens`, `forgeries`, `arguments`, `methods`.
 
 use crate::support::gate::{Gate, call, error, eventually, modern_call, result};
 use crate::support::http::Connection;
