@@ -206,11 +206,6 @@ impl Metrics {
         self.config_reloads.with_label_values(&["refused"]).inc();
         self.config_failed.set(1);
     }
-
-    /// The file on disk is again the one in force.
-    pub fn config_matches(&self) {
-        self.config_failed.set(0);
-    }
 }
 
 /// One request being served.

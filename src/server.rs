@@ -67,6 +67,9 @@ pub enum Error {
     /// The signing keys cannot be made or read.
     #[error("cannot use the signing keys")]
     Keys(#[from] identity::KeysError),
+    /// Connections to upstreams cannot be made at all.
+    #[error("cannot connect to upstreams")]
+    Upstreams(#[from] upstream::Error),
     /// The audit log cannot be opened.
     #[error("cannot open the audit log")]
     Audit(#[from] audit::Error),
@@ -204,7 +207,7 @@ impl Parts {
             verifier: verifier.clone(),
             audit: audit.clone(),
             metrics: Arc::clone(&metrics),
-            shared: upstream::Shared::new(Arc::clone(&metrics)),
+            shared: upstream::Shared::new(Arc::clone(&metrics))?,
             sessions: Sessions::new(&session_key(&data_dir)?),
             pages: crate::oauth::router(Arc::clone(&snapshots), keys),
             clock: clock.clone(),

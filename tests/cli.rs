@@ -413,6 +413,17 @@ fn serve_on_a_port_in_use_exits_with_1_and_says_which() {
 }
 
 #[test]
+fn serve_without_the_systems_certificates_it_was_told_of_exits_with_1_and_says_so() {
+    let launch = || Launch::new(&in_front_of("http://127.0.0.1:1/mcp", RULES));
+
+    let served = launch().env("SSL_CERT_FILE", "/nowhere.pem").env("SSL_CERT_DIR", "/nowhere").cli(&["serve"]);
+
+    assert_exit(&served, 1, "certificates cannot be loaded (SSL_CERT_FILE and SSL_CERT_DIR may name them)");
+    assert_eq!(served.stdout, "");
+    drop(launch().start());
+}
+
+#[test]
 fn commands_to_a_gateway_that_does_not_run_say_so() {
     let recorder = Recorder::start();
     let never_ran = launch(&recorder.url());

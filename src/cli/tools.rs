@@ -27,7 +27,7 @@ impl Tools {
     pub(super) fn run(self, file: &Path) -> anyhow::Result<ExitCode> {
         let (_, snapshot) = snapshot::compile_file(file)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let shared = Shared::new(Arc::new(Metrics::new()));
+        let shared = Shared::new(Arc::new(Metrics::new()))?;
         let principal = self.user.as_deref().map(|name| principal(name, &snapshot));
         let mut code = ExitCode::SUCCESS;
         for upstream in snapshot.upstreams.iter() {

@@ -73,8 +73,15 @@ pub struct Shared {
 
 impl Shared {
     /// A pool of its own.
-    pub fn new(metrics: Arc<Metrics>) -> Self {
-        Shared { connector: Arc::new(Connector::new(None)), metrics }
+    ///
+    /// # Errors
+    /// The system's certificates cannot be loaded: pingora does so here, and panics where it cannot.
+    pub fn new(metrics: Arc<Metrics>) -> Result<Self, Error> {
+        rustls_native_certs::load_native_certs().map_err(|why| {
+            let where_from = "SSL_CERT_FILE and SSL_CERT_DIR may name them";
+            Error::Tls(format!("the system's certificates cannot be loaded ({where_from}): {why}"))
+        })?;
+        Ok(Shared { connector: Arc::new(Connector::new(None)), metrics })
     }
 }
 
