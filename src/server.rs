@@ -210,7 +210,6 @@ impl Parts {
             shared: upstream::Shared::new(Arc::clone(&metrics))?,
             sessions: Sessions::new(&session_key(&data_dir)?),
             pages: crate::oauth::router(Arc::clone(&snapshots), keys),
-            clock: clock.clone(),
         };
         let reloader = Reloader {
             file: file.to_owned(),

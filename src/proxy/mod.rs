@@ -22,7 +22,6 @@ mod reply;
 mod route;
 
 use crate::audit::Audit;
-use crate::clock::Clock;
 use crate::identity::Verifier;
 use crate::metrics::Metrics;
 use crate::snapshot::Snapshot;
@@ -54,8 +53,6 @@ pub struct Gateway {
     pub sessions: Sessions,
     /// Our own documents and pages on the agent listener.
     pub pages: Router,
-    /// The time of day.
-    pub clock: Clock,
 }
 
 impl Gateway {
