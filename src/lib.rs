@@ -19,6 +19,8 @@ pub mod id;
 pub mod identity;
 /// Strict, bounded reading of one JSON-RPC message.
 pub mod jsonrpc;
+/// Connections: accepted, counted, given TLS and a version of HTTP.
+pub mod listener;
 /// What an MCP message asks for: methods, eras, headers.
 pub mod mcp;
 /// Every metric, listed once.

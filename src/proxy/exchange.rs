@@ -17,13 +17,13 @@ use http::header::{
     ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
+use pingora::apps::ReusedHttpStream;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, interval_at, timeout};
+use tokio::time::{Instant, interval_at};
 
 /// A client that is waiting for a call sees its first bytes within this time.
 const FIRST_BYTES: Duration = Duration::from_secs(1);
@@ -90,22 +90,17 @@ impl Exchange {
         snapshots: &ArcSwap<Snapshot>,
         metrics: &Metrics,
     ) -> Option<Self> {
-        let snapshot = snapshots.load_full();
-        let times = &snapshot.config.timeouts;
-        session.set_pipelining_enabled(true);
-        session.set_read_timeout(Some(times.head.duration()));
-        session.set_write_timeout(Some(times.write.duration()));
-        // pingora limits each read, but not all of them together: a byte every few seconds would hold a connection for ever.
-        let limit = times.keep_alive.duration() + times.head.duration();
-        match timeout(limit, session.read_request()).await {
-            Ok(Ok(true)) => {}
-            Ok(Err(_)) => {
+        // The listener has it whole already (`listener::head`).
+        match session.read_request().await {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(_) => {
                 let _ = session.respond_error(400).await;
                 return None;
             }
-            Ok(Ok(false)) | Err(_) => return None,
         }
         let snapshot = snapshots.load_full();
+        session.set_write_timeout(Some(snapshot.config.timeouts.write.duration()));
         // pingora turns keep-alive off where the framing is doubtful; it must not be turned on again.
         if session.get_keepalive().is_some() {
             session.set_keepalive(Some(snapshot.keep_alive().as_secs().max(1)));
@@ -134,9 +129,7 @@ impl Exchange {
         if is_stopping {
             session.set_keepalive(None);
         }
-        let settings = HttpPersistentSettings::for_session(&session);
-        let stream = session.finish().await.ok().flatten()?;
-        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
+        crate::web::give_back(session).await
     }
 
     /// Waits for `work`, unless the client leaves first. Meanwhile a client that may get an event stream gets one,

@@ -90,7 +90,7 @@ impl Reply<'_> {
         let status = answer.status;
         let drained = exchange.while_there(answer.read_all(64 * 1024)).await?;
         if drained.is_ok() {
-            answer.release(&self.gateway.shared, &self.route.upstream).await;
+            answer.release().await;
         }
         if status.is_success() {
             exchange.answer(StatusCode::ACCEPTED, &self.session_header(), Bytes::new()).await?;
@@ -108,7 +108,7 @@ impl Reply<'_> {
         let limit = self.limit(exchange);
         let read = exchange.while_there(answer.read_all(limit)).await?;
         let text = read.map_err(|error| self.failed(&error))?;
-        answer.release(&self.gateway.shared, &self.route.upstream).await;
+        answer.release().await;
         let message = self.accept(exchange, text).map_err(|why| self.failed(&Error::Malformed(why)))?;
         self.deliver(exchange, StatusCode::OK, message).await
     }
@@ -120,7 +120,7 @@ impl Reply<'_> {
         let limit = self.limit(exchange);
         let read = exchange.while_there(answer.read_all(limit)).await?;
         let text = read.map_err(|error| self.failed(&error))?;
-        answer.release(&self.gateway.shared, &self.route.upstream).await;
+        answer.release().await;
         self.gateway.metrics.upstream_error(&self.route.name, Error::Status(0).code());
         let id = self.call.id.as_ref();
         let is_missing = status == StatusCode::NOT_FOUND && self.call.era == Era::Legacy;
@@ -214,7 +214,7 @@ impl Reply<'_> {
     async fn finish(&self, mut answer: Answer, is_end: bool) {
         let ended = is_end || matches!(tokio::time::timeout(LAST_CHUNK, answer.read()).await, Ok(Ok(None)));
         if ended {
-            answer.release(&self.gateway.shared, &self.route.upstream).await;
+            answer.release().await;
         } else {
             answer.cut().await;
         }

@@ -8,6 +8,7 @@ mod connection;
 mod definitions;
 mod dial;
 mod error;
+mod http2;
 mod session;
 
 pub use connection::{Answer, Request, Send};

@@ -18,7 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["approval", "credential"],
     &["upstream"],
     &["snapshot"],
-    &["oauth", "admin", "proxy", "reload"],
+    &["oauth", "admin", "proxy", "reload", "listener"],
     &["server"],
     &["cli"],
 ];
