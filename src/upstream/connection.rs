@@ -134,7 +134,16 @@ impl Send<'_> {
         if session.is_http2() {
             head = http2::head(head, self.upstream.dial.is_tls())?;
         }
-        if let Err(broken) = write(&mut session, head, request.body.clone()).await {
+        if let Err(broken) = session.write_request_header(Box::new(head)).await {
+            // HTTP/2 only queues it here: it fails where the connection has just gone, and nothing was sent.
+            let is_unsent = session.is_http2() && *broken.etype() == ErrorType::H2Error;
+            let unsent = is_unsent.then(|| Error::Unprocessed(broken.to_string()));
+            return Err(if let Some(unsent) = unsent { unsent } else { why_broken(&mut session, broken).await });
+        }
+        if let Err(broken) = write_body(&mut session, request.body.clone()).await
+            // A stream that ended meanwhile still says why, or holds an answer that needed no more of the request.
+            && (!session.is_http2() || *broken.etype() == ErrorType::WriteTimedout)
+        {
             return Err(why_broken(&mut session, broken).await);
         }
         loop {
@@ -195,8 +204,7 @@ impl Send<'_> {
     }
 }
 
-async fn write(session: &mut Lease, head: RequestHeader, body: Bytes) -> pingora::Result<()> {
-    session.write_request_header(Box::new(head)).await?;
+async fn write_body(session: &mut Lease, body: Bytes) -> pingora::Result<()> {
     session.write_request_body(body, true).await?;
     session.finish_request_body().await
 }

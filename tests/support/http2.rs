@@ -12,7 +12,7 @@ use h2::{Reason, RecvStream, SendStream};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -193,8 +193,6 @@ pub(crate) enum Deed {
     Answer(Reply),
     /// Refuses the stream before looking at it.
     Refuse,
-    /// Goes away and says that this one was not looked at.
-    GoAway,
     /// Resets the stream: it may have run.
     Reset,
     /// Begins an event stream and says nothing more.
@@ -304,21 +302,8 @@ impl Server {
         let Ok(mut session) = h2::server::handshake(stream).await else {
             return;
         };
-        let (away, mut leave) = tokio::sync::mpsc::channel::<()>(1);
-        let mut is_leaving = false;
-        loop {
-            let accepted = tokio::select! {
-                accepted = session.accept() => accepted,
-                Some(()) = leave.recv(), if !is_leaving => {
-                    is_leaving = true;
-                    session.abrupt_shutdown(Reason::NO_ERROR);
-                    continue;
-                }
-            };
-            let Some(Ok((request, respond))) = accepted else {
-                return;
-            };
-            tokio::spawn(Arc::clone(&self).take(connection, request, respond, away.clone()));
+        while let Some(Ok((request, respond))) = session.accept().await {
+            tokio::spawn(Arc::clone(&self).take(connection, request, respond));
         }
     }
 
@@ -327,7 +312,6 @@ impl Server {
         connection: usize,
         request: http::Request<RecvStream>,
         mut respond: h2::server::SendResponse<Bytes>,
-        away: tokio::sync::mpsc::Sender<()>,
     ) {
         let (head, mut incoming) = request.into_parts();
         let mut body = Vec::new();
@@ -350,7 +334,6 @@ impl Server {
             Deed::Answer(reply) => answer(&mut respond, &reply),
             Deed::Refuse => respond.send_reset(Reason::REFUSED_STREAM),
             Deed::Reset => respond.send_reset(Reason::INTERNAL_ERROR),
-            Deed::GoAway => drop(away.send(()).await),
             Deed::Silent => {
                 let stream = begin_stream(&mut respond);
                 tokio::time::sleep(10 * PATIENCE).await;
@@ -396,6 +379,67 @@ fn answer(respond: &mut h2::server::SendResponse<Bytes>, reply: &Reply) {
     // A peer that has left is no failure of the upstream's.
     if let Ok(mut stream) = respond.send_response(head.body(()).expect("a head"), false) {
         drop(stream.send_data(Bytes::copy_from_slice(body), true));
+    }
+}
+
+/// What stands before an upstream and can send a client away: once it is told to, it takes no further stream on the
+/// connections that are there, says so (GOAWAY names the last one it took), and closes them.
+pub(crate) struct Doorkeeper {
+    address: SocketAddr,
+    is_closing: Arc<AtomicBool>,
+}
+
+impl Doorkeeper {
+    /// Before this upstream, which speaks in plain.
+    pub(crate) fn before(upstream: &Upstream) -> Doorkeeper {
+        let to: SocketAddr =
+            upstream.url.trim_start_matches("http://").trim_end_matches("/mcp").parse().expect("an address");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let is_closing = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_closing);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = TcpStream::connect(to).expect("the upstream listens");
+                let (mut answers, mut back) = (server.try_clone().expect("open"), client.try_clone().expect("open"));
+                thread::spawn(move || drop(io::copy(&mut answers, &mut back)));
+                let told = Arc::clone(&told);
+                thread::spawn(move || drop(pass_until_told(client, server, &told)));
+            }
+        });
+        Doorkeeper { address, is_closing }
+    }
+
+    /// The URL of the upstream by way of it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// Sends away whoever comes next on a connection that is there.
+    pub(crate) fn close(&self) {
+        self.is_closing.store(true, Ordering::SeqCst);
+    }
+}
+
+fn pass_until_told(mut client: TcpStream, mut server: TcpStream, told: &AtomicBool) -> io::Result<()> {
+    let mut preface = [0; 24];
+    client.read_exact(&mut preface)?;
+    server.write_all(&preface)?;
+    loop {
+        let mut head = [0; 9];
+        client.read_exact(&mut head)?;
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        client.read_exact(&mut payload)?;
+        if head[3] == HEADERS && told.swap(false, Ordering::SeqCst) {
+            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            let last = stream.saturating_sub(2).to_be_bytes();
+            client.write_all(&[&[0, 0, 8, GOAWAY, 0, 0, 0, 0, 0][..], &last, &[0; 4]].concat())?;
+            server.shutdown(std::net::Shutdown::Both)?;
+            // It closes when it has understood.
+            return client.read_to_end(&mut Vec::new()).map(drop);
+        }
+        server.write_all(&head)?;
+        server.write_all(&payload)?;
     }
 }
 

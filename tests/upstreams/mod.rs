@@ -2,6 +2,7 @@
 
 mod failures;
 mod http;
+mod http2;
 mod sessions;
 mod streams;
 mod tls;
