@@ -166,6 +166,10 @@ pub struct HttpUpstream {
     /// How an `https://` server is verified and how we show who we are.
     #[serde(default)]
     pub tls: UpstreamTls,
+    /// Whether HTTP/2 is spoken to it. Left out: over `https://` if the server offers it, over `http://` not. `true` over
+    /// `http://` takes it for granted (prior knowledge).
+    #[serde(default)]
+    pub http2: Option<bool>,
     /// How long it may take.
     #[serde(default)]
     pub timeouts: UpstreamTimeouts,
@@ -427,6 +431,15 @@ pub struct Limits {
     pub answer: ByteSize,
     /// Verified tokens kept in memory.
     pub tokens: u32,
+    /// A request's head: request line and header fields.
+    pub head: ByteSize,
+    /// Client connections of the agent listener at once; further ones wait. Fewer, where the process may not open so many files.
+    pub connections: u32,
+    /// Client connections from one address at once (IPv6: from one /64); further ones are closed. Left out, there is no such
+    /// limit, nor with `behind_proxy`.
+    pub connections_per_address: Option<u32>,
+    /// Requests at once on one HTTP/2 connection of a client.
+    pub streams: u32,
 }
 
 impl Default for Limits {
@@ -437,6 +450,10 @@ impl Default for Limits {
             nodes: 100_000,
             answer: ByteSize::mebibytes(16),
             tokens: 100_000,
+            head: ByteSize::kibibytes(64),
+            connections: 20_000,
+            connections_per_address: None,
+            streams: 100,
         }
     }
 }

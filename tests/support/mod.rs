@@ -12,6 +12,8 @@ pub(crate) mod gate;
 pub(crate) mod gateway;
 /// A raw HTTP/1.1 client.
 pub(crate) mod http;
+/// HTTP/2 on both sides.
+pub(crate) mod http2;
 /// What holds for every answer of the gateway.
 pub(crate) mod invariants;
 /// Child processes that end with the test.
