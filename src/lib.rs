@@ -13,6 +13,8 @@ pub mod cli;
 pub mod clock;
 /// `gateway.yaml`, as written.
 pub mod config;
+/// One small, bounded HTTP GET.
+pub mod fetch;
 /// Names for requests, grants and keys.
 pub mod id;
 /// Who asks: users, passwords, signing keys, access tokens.

@@ -7,7 +7,8 @@ use crate::admin::{self, Readiness};
 use crate::audit::{self, Audit, Event, Kind};
 use crate::clock::Clock;
 use crate::config::{self, Problems};
-use crate::identity::{self, Keys, Verifier};
+use crate::fetch::Fetcher;
+use crate::identity::{self, Fetching, Keys, Verifier};
 use crate::metrics::Metrics;
 use crate::proxy::Gateway;
 use crate::reload::Reloader;
@@ -202,12 +203,15 @@ impl Parts {
         let token = metrics_token(loaded)?;
         let tls = snapshot.config.tls.as_ref().map(|tls| (loaded.resolve(&tls.cert), loaded.resolve(&tls.key)));
         let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
+        let shared = upstream::Shared::new(Arc::clone(&metrics))?;
+        let fetcher = Fetcher::new(Arc::clone(&shared.connector));
         let gateway = Gateway {
             snapshots: Arc::clone(&snapshots),
             verifier: verifier.clone(),
+            fetching: Fetching { fetcher, metrics: Arc::clone(&metrics), clock: clock.clone() },
             audit: audit.clone(),
             metrics: Arc::clone(&metrics),
-            shared: upstream::Shared::new(Arc::clone(&metrics))?,
+            shared,
             sessions: Sessions::new(&session_key(&data_dir)?),
             pages: crate::oauth::router(Arc::clone(&snapshots), keys),
         };
@@ -239,6 +243,8 @@ impl Parts {
         let snapshots = Arc::clone(&self.snapshots);
         let in_force = move || Arc::clone(&snapshots.load().upstreams);
         tasks.spawn(upstream::keep_fresh(in_force, gateway.shared.clone()));
+        let snapshots = Arc::clone(&self.snapshots);
+        tasks.spawn(identity::keep_fresh(move || Arc::clone(&snapshots.load().issuers), gateway.fetching.clone()));
         tasks.spawn(reload_on_hangup(Arc::clone(&self.reloader)));
     }
 

@@ -17,6 +17,8 @@ mod proxy {
     mod real_clients;
     mod tokens;
 }
+/// Tokens of authorization servers that are not ours.
+mod issuers;
 mod policy;
 mod upstreams;
 

@@ -22,7 +22,7 @@ mod reply;
 mod route;
 
 use crate::audit::Audit;
-use crate::identity::Verifier;
+use crate::identity::{Fetching, Verifier};
 use crate::metrics::Metrics;
 use crate::snapshot::Snapshot;
 use crate::upstream::{Sessions, Shared};
@@ -41,8 +41,10 @@ use std::sync::Arc;
 pub struct Gateway {
     /// The configuration in force.
     pub snapshots: Arc<ArcSwap<Snapshot>>,
-    /// Knows which tokens are good.
+    /// Knows which of our tokens are good.
     pub verifier: Verifier,
+    /// Fetches the keys of external issuers.
+    pub fetching: Fetching,
     /// The audit log.
     pub audit: Audit,
     /// Counters.
@@ -63,7 +65,7 @@ impl Gateway {
             Found::Page => return exchange.answer_page(&self.pages).await,
             Found::Preflight => return exchange.answer_preflight().await,
         };
-        let principal = authenticate::principal(exchange, &route, &self.verifier).await?;
+        let principal = authenticate::principal(exchange, &route, self).await?;
         let received = receive::call(exchange, &route, &principal, &self.sessions).await?;
         authenticate::confirm(&self.verifier, &received.call)?;
         let decision = inspect::decide(exchange, &route, &principal, &received);

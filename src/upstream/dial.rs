@@ -2,11 +2,12 @@
 
 use super::{Error, Fingerprint};
 use crate::config::{self, HttpUpstream, Path, Problem, UpstreamTls};
+use crate::fetch::parse_certificates;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::{HttpPeer, Peer as _, PeerOptions};
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
+use rustls_pki_types::PrivateKeyDer;
 use rustls_pki_types::pem::PemObject as _;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -207,17 +208,6 @@ impl Tls {
             identity: cert.zip(key).map(|(cert, key)| Arc::new(CertKey::new(cert, key))),
         })
     }
-}
-
-/// Every certificate of a PEM file as DER; each is parsed once here, since pingora panics on one that is broken.
-fn parse_certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-    let mut list = Vec::new();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|why| format!("no usable certificate: {why}"))?;
-        x509_parser::parse_x509_certificate(&certificate).map_err(|why| format!("no usable certificate: {why}"))?;
-        list.push(certificate.to_vec());
-    }
-    if list.is_empty() { Err("no certificate in the file".to_owned()) } else { Ok(list) }
 }
 
 fn unix_path(path: &std::path::Path, at: &Path) -> Result<String, Vec<Problem>> {
