@@ -13,6 +13,8 @@ pub mod cli;
 pub mod clock;
 /// `gateway.yaml`, as written.
 pub mod config;
+/// One small, bounded HTTP GET.
+pub mod fetch;
 /// A look at a future.
 pub mod glance;
 /// Names for requests, grants and keys.

@@ -27,6 +27,9 @@ pub struct Metrics {
     dropped_messages: IntCounterVec,
     tokens_cached: IntGauge,
     revocations_current: IntGauge,
+    issuer_fetches: IntCounterVec,
+    issuer_keys: IntGaugeVec,
+    issuer_keys_at: IntGaugeVec,
     audit_available: IntGauge,
     audit_dropped: IntGauge,
     config_reloads: IntCounterVec,
@@ -136,6 +139,17 @@ impl Metrics {
             ),
             tokens_cached: made.gauge("tokens_cached", "Verified tokens kept in memory."),
             revocations_current: made.gauge("revocations_current", "1 while revocations are known to be up to date."),
+            issuer_fetches: made.counters(
+                "issuer_fetches_total",
+                "Fetches of the keys of external issuers, by result.",
+                &["issuer", "result"],
+            ),
+            issuer_keys: made.gauges("issuer_keys", "Keys of the issuer that can verify its tokens.", &["issuer"]),
+            issuer_keys_at: made.gauges(
+                "issuer_keys_fetched_timestamp_seconds",
+                "When the issuer's keys were fetched the last time.",
+                &["issuer"],
+            ),
             audit_available: made.gauge("audit_available", "1 while the audit log can be written."),
             audit_dropped: made
                 .gauge("audit_records_dropped", "Result records that could not be written since the start."),
@@ -247,6 +261,18 @@ impl Metrics {
     pub fn tokens(&self, n_cached: usize, is_current: bool) {
         self.tokens_cached.set(i64::try_from(n_cached).unwrap_or(i64::MAX));
         self.revocations_current.set(i64::from(is_current));
+    }
+
+    /// The keys of an external issuer were fetched.
+    pub fn issuer_fetched(&self, issuer: &str, n_keys: usize, unix_seconds: i64) {
+        self.issuer_fetches.with_label_values(&[issuer, "ok"]).inc();
+        self.issuer_keys.with_label_values(&[issuer]).set(i64::try_from(n_keys).unwrap_or(i64::MAX));
+        self.issuer_keys_at.with_label_values(&[issuer]).set(unix_seconds);
+    }
+
+    /// They could not be.
+    pub fn issuer_fetch_failed(&self, issuer: &str) {
+        self.issuer_fetches.with_label_values(&[issuer, "failed"]).inc();
     }
 
     /// Whether the audit log can be written, and how many result records were lost.

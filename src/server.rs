@@ -7,7 +7,8 @@ use crate::admin::{self, Readiness};
 use crate::audit::{self, Audit, Event, Kind};
 use crate::clock::Clock;
 use crate::config::{self, Problems};
-use crate::identity::{self, Keys, Verifier};
+use crate::fetch::Fetcher;
+use crate::identity::{self, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
 use crate::proxy::{Gateway, Ids, MAX_REFUSALS};
@@ -202,12 +203,15 @@ impl Parts {
         let token = metrics_token(loaded)?;
         let certificate = certificate(loaded, &clock, &metrics)?;
         let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
+        let shared = upstream::Shared::new(Arc::clone(&metrics))?;
+        let fetcher = Fetcher::new(Arc::clone(&shared.connector));
         let gateway = Gateway {
             snapshots: Arc::clone(&snapshots),
             verifier: verifier.clone(),
+            fetching: Fetching { fetcher, metrics: Arc::clone(&metrics), clock: clock.clone() },
             audit: audit.clone(),
             metrics: Arc::clone(&metrics),
-            shared: upstream::Shared::new(Arc::clone(&metrics))?,
+            shared,
             seal,
             sessions,
             ids: Ids::default(),
@@ -244,6 +248,8 @@ impl Parts {
         let snapshots = Arc::clone(&self.snapshots);
         let in_force = move || Arc::clone(&snapshots.load().upstreams);
         tasks.spawn(upstream::keep_fresh(in_force, gateway.shared.clone()));
+        let snapshots = Arc::clone(&self.snapshots);
+        tasks.spawn(identity::keep_fresh(move || Arc::clone(&snapshots.load().issuers), gateway.fetching.clone()));
         tasks.spawn(reload_on_hangup(Arc::clone(&self.reloader)));
         if let Some(certificate) = &self.certificate {
             tasks.spawn(Arc::clone(certificate).watch());

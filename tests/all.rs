@@ -20,6 +20,8 @@ mod proxy {
     mod slow_clients;
     mod tokens;
 }
+/// Tokens of authorization servers that are not ours.
+mod issuers;
 mod policy;
 mod upstreams;
 

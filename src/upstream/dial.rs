@@ -2,6 +2,7 @@
 
 use super::{Error, Fingerprint, http2};
 use crate::config::{self, HttpUpstream, Path, Problem, UpstreamTls};
+use crate::fetch::parse_certificates;
 use pingora::protocols::TcpKeepalive;
 use pingora::protocols::tls::CaType;
 use pingora::tls::{CryptoProvider, sign};
@@ -239,17 +240,6 @@ impl Tls {
             identity: cert.zip(key).map(|(cert, key)| Arc::new(CertKey::new(cert, key))),
         })
     }
-}
-
-/// Every certificate of a PEM file as DER; each is parsed once here, since pingora panics on one that is broken.
-fn parse_certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-    let mut list = Vec::new();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|why| format!("no usable certificate: {why}"))?;
-        x509_parser::parse_x509_certificate(&certificate).map_err(|why| format!("no usable certificate: {why}"))?;
-        list.push(certificate.to_vec());
-    }
-    if list.is_empty() { Err("no certificate in the file".to_owned()) } else { Ok(list) }
 }
 
 /// Whether certificate and key belong together. Where one of two files has been replaced and the other not yet, they do

@@ -16,6 +16,8 @@ pub(crate) mod http;
 pub(crate) mod http2;
 /// What holds for every answer of the gateway.
 pub(crate) mod invariants;
+/// An authorization server that signs whatever a test wants.
+pub(crate) mod issuer;
 /// Child processes that end with the test.
 pub(crate) mod process;
 /// The upstream that records.
