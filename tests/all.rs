@@ -17,6 +17,7 @@ mod proxy {
     mod real_clients;
     mod tokens;
 }
+mod conformance;
 mod policy;
 mod upstreams;
 

@@ -83,6 +83,19 @@ impl Peer {
         Peer::start("server.mjs", &["--sessions"])
     }
 
+    /// A server on the TypeScript SDK v2 with everything to it: both eras, sessions, streams of its own, resumption, and
+    /// all that the conformance suite asks for.
+    #[track_caller]
+    pub(crate) fn fixture() -> Peer {
+        Peer::start("fixture.mjs", &[])
+    }
+
+    /// The same, believing any `Host` and `Origin`.
+    #[track_caller]
+    pub(crate) fn trusting_fixture() -> Peer {
+        Peer::start("fixture.mjs", &["--trusting"])
+    }
+
     /// Our server on the Python SDK: both eras, with sessions in the older one.
     #[track_caller]
     pub(crate) fn python() -> Peer {
@@ -106,9 +119,21 @@ impl Peer {
     }
 }
 
+/// The conformance suite, about to run. Given a token, every request to `origin` carries it.
+pub(crate) fn conformance_suite(origin: &str, token: Option<&str>) -> Command {
+    let installed = installed();
+    let mut command = process::command(&installed.node);
+    command.env("SDK_PACKAGES", &installed.modules);
+    if let Some(token) = token {
+        command.arg("--import").arg(path_of("inject.mjs")).env("ORIGIN", origin).env("TOKEN", token);
+    }
+    command.arg(installed.modules.join("node_modules/@modelcontextprotocol/conformance/dist/index.js"));
+    command
+}
+
 fn sdk_program(name: &str) -> Command {
     let installed = installed();
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name);
+    let program = path_of(name);
     if name.ends_with(".py") {
         let mut command = process::command(&installed.python);
         command.arg("-I").arg(program);
@@ -116,9 +141,12 @@ fn sdk_program(name: &str) -> Command {
     }
     let mut command = process::command(&installed.node);
     // Node looks for packages beside the program, where they are not; this hook makes it look where they are.
-    let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk/packages.mjs");
-    command.arg("--import").arg(hook).arg(program).env("SDK_PACKAGES", &installed.modules);
+    command.arg("--import").arg(path_of("packages.mjs")).arg(program).env("SDK_PACKAGES", &installed.modules);
     command
+}
+
+fn path_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name)
 }
 
 /// On a bare machine with a slow line, minutes.
