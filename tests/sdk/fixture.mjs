@@ -45,20 +45,28 @@ class Events {
   }
 }
 
-const modern = createMcpHandler(({ era }) => offer(modern.notify, era), { legacy: 'reject' });
+const modern = createMcpHandler(({ era }) => offer(era, modern.notify), { legacy: 'reject' });
 const sessions = new Map();
+
+async function inSession({ transport, isOpen }, request) {
+  const response = await transport.handleRequest(request);
+  if (request.method === 'GET' && response.ok) isOpen.resolve();
+  return response;
+}
 
 async function legacy(request) {
   const id = request.headers.get('mcp-session-id');
-  if (id) return sessions.get(id)?.handleRequest(request) ?? new Response(null, { status: 404 });
+  if (id) return sessions.has(id) ? inSession(sessions.get(id), request) : new Response(null, { status: 404 });
+  const isOpen = Promise.withResolvers();
   const transport = new WebStandardStreamableHTTPServerTransport({
     eventStore: new Events(),
     retryInterval,
     sessionIdGenerator: randomUUID,
-    onsessioninitialized: (id) => sessions.set(id, transport),
+    onsessioninitialized: (id) => sessions.set(id, { transport, isOpen }),
     onsessionclosed: (id) => sessions.delete(id),
   });
-  const server = offer({
+  const server = offer('legacy', {
+    isHeard: isOpen.promise,
     toolsChanged: () => server.sendToolListChanged(),
     promptsChanged: () => server.sendPromptListChanged(),
     resourcesChanged: () => server.sendResourceListChanged(),

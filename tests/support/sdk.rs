@@ -24,13 +24,21 @@ pub(crate) struct Peer {
     _dir: TempDir,
 }
 
-/// A client built on an official SDK, unchanged.
+/// A client built on an official SDK or on FastMCP, unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
+    /// FastMCP, trying the newer era first.
+    FastMcp,
+    /// FastMCP, of the older era.
+    FastMcpLegacy,
+    /// FastMCP, newer era only.
+    FastMcpModern,
     /// Python `mcp`, trying the newer era first.
     Python,
     /// Python `mcp`, of the older era.
     PythonLegacy,
+    /// Python `mcp`, newer era only.
+    PythonModern,
     /// TypeScript v1; knows only the older era.
     TypeScriptV1,
     /// TypeScript v2 as it is by default: the older era.
@@ -46,16 +54,32 @@ impl Client {
     /// `{"error": {"code": …, "message": …}}`, as the SDK gave it. The first outcome is that of connecting.
     #[track_caller]
     pub(crate) fn run(self, url: &str, token: Option<&str>, steps: &Value) -> Vec<Value> {
+        self.converse(&json!({ "url": url, "token": token, "steps": steps, "answers": false }))
+    }
+
+    /// The same for a client that answers what servers ask: each outcome says what was `asked` meanwhile.
+    #[track_caller]
+    pub(crate) fn run_answering(self, url: &str, token: Option<&str>, steps: &Value) -> Vec<Value> {
+        self.converse(&json!({ "url": url, "token": token, "steps": steps, "answers": true }))
+    }
+
+    #[track_caller]
+    fn converse(self, input: &Value) -> Vec<Value> {
         let (program, mode) = match self {
+            Client::FastMcp => ("client_fastmcp.py", "auto"),
+            Client::FastMcpLegacy => ("client_fastmcp.py", "legacy"),
+            Client::FastMcpModern => ("client_fastmcp.py", "modern"),
             Client::Python => ("client.py", "auto"),
             Client::PythonLegacy => ("client.py", "legacy"),
+            Client::PythonModern => ("client.py", "modern"),
             Client::TypeScriptV1 => ("client_v1.mjs", "legacy"),
             Client::TypeScriptV2 => ("client_v2.mjs", "legacy"),
             Client::TypeScriptV2Auto => ("client_v2.mjs", "auto"),
             Client::TypeScriptV2Modern => ("client_v2.mjs", "modern"),
         };
-        let input = json!({ "url": url, "token": token, "mode": mode, "steps": steps }).to_string();
-        let finished = process::run(&mut sdk_program(program), input.as_bytes()).success();
+        let mut input = input.clone();
+        input["mode"] = json!(mode);
+        let finished = process::run(&mut sdk_program(program), input.to_string().as_bytes()).success();
         let parse =
             |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?} of {self:?}"));
         finished.stdout.lines().map(parse).collect()
@@ -136,7 +160,8 @@ fn sdk_program(name: &str) -> Command {
     let program = path_of(name);
     if name.ends_with(".py") {
         let mut command = process::command(&installed.python);
-        command.arg("-I").arg(program);
+        // Alone, and leaving nothing behind in the clone.
+        command.arg("-IB").arg(program);
         return command;
     }
     let mut command = process::command(&installed.node);
