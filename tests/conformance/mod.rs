@@ -101,6 +101,25 @@ fn a_server_that_believes_any_host_is_protected_from_dns_rebinding() {
 }
 
 #[test]
+fn server_everything_loses_nothing_and_gains_protection_from_dns_rebinding() {
+    let (direct, through) = directly_and_through(Peer::everything, Selection::Requirements("2025-11-25"));
+
+    let passes = |findings: &Findings, scenario: &str, check: &str| {
+        let outcomes = findings.scenarios.get(scenario).and_then(|checks| checks.get(check));
+        outcomes.is_some_and(|outcomes| outcomes.iter().all(|outcome| outcome.status == "SUCCESS"))
+    };
+    let checks =
+        direct.scenarios.iter().flat_map(|(scenario, checks)| checks.keys().map(move |check| (scenario, check)));
+    let passed: Vec<_> = checks.filter(|(scenario, check)| passes(&direct, scenario, check)).collect();
+    assert!(passed.len() > 40, "directly passes: {passed:?}");
+    let lost: Vec<_> = passed.iter().filter(|(scenario, check)| !passes(&through, scenario, check)).collect();
+    assert!(lost.is_empty(), "lost: {lost:#?}\nthrough the gateway: {:#?}", complaints(&through));
+    let foreign = "localhost-host-rebinding-rejected (DNSRebindingRejected)";
+    assert!(!passes(&direct, "dns-rebinding-protection", foreign), "the server does check");
+    assert!(passes(&through, "dns-rebinding-protection", foreign), "{:#?}", complaints(&through));
+}
+
+#[test]
 fn without_its_token_the_suite_finds_nothing() {
     let server = Peer::fixture();
     let gateway = Gateway::start(&in_front_of(&server.url, EVERYTHING));
