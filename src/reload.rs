@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 /// How often the files are looked at.
@@ -33,6 +34,8 @@ pub struct Reloader {
     pub metrics: Arc<Metrics>,
     /// The time of day.
     pub clock: Clock,
+    /// Tells those who wait that another configuration is in force.
+    pub reloaded: watch::Sender<()>,
     /// What the files looked like when they were last tried; also makes reloads wait for each other.
     pub seen: Mutex<Option<[u8; 32]>>,
 }
@@ -94,6 +97,7 @@ impl Reloader {
         let hash = snapshot.hash.clone();
         self.audit.set_sync(snapshot.config.audit.sync);
         self.snapshots.store(Arc::new(snapshot));
+        self.reloaded.send_replace(());
         self.metrics.config_loaded(&hash, self.clock.unix_seconds());
         self.audit.record_later(Event { snapshot: Some(&hash), ..Event::new(Kind::Reload) });
         info!(snapshot = %hash, "configuration in force");

@@ -9,12 +9,12 @@ use crate::clock::Clock;
 use crate::config::{self, Problems};
 use crate::identity::{self, Keys, Verifier};
 use crate::metrics::Metrics;
-use crate::proxy::Gateway;
+use crate::proxy::{Gateway, Ids, MAX_REFUSALS};
 use crate::reload::Reloader;
 use crate::secret::Secret;
 use crate::snapshot::{Snapshot, Surroundings};
 use crate::store::{self, Store, files};
-use crate::upstream::{self, SessionKey, Sessions};
+use crate::upstream::{self, Seal, SealKey, Sessions};
 use crate::web::Pages;
 use arc_swap::ArcSwap;
 use pingora::apps::HttpServerApp;
@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -197,7 +197,10 @@ impl Parts {
         let keys = Arc::new(Keys::open(&data_dir)?);
         let capacity = snapshot.config.limits.tokens as usize;
         let issuer = Arc::clone(&snapshot.public_url);
+        let seal = Arc::new(Seal::new(&session_key(&data_dir)?));
+        let sessions = Sessions::open_with(Arc::clone(&seal), store.clone(), clock.clone()).await?;
         let verifier = Verifier::new(issuer, Arc::clone(&keys), store, clock.clone(), capacity);
+        let (reloaded, reloads) = watch::channel(());
         let audit = Audit::open(audit::Settings::new(&data_dir, snapshot.config.audit.sync, clock.clone()))?;
         let token = metrics_token(loaded)?;
         let tls = snapshot.config.tls.as_ref().map(|tls| (loaded.resolve(&tls.cert), loaded.resolve(&tls.key)));
@@ -208,7 +211,11 @@ impl Parts {
             audit: audit.clone(),
             metrics: Arc::clone(&metrics),
             shared: upstream::Shared::new(Arc::clone(&metrics))?,
-            sessions: Sessions::new(&session_key(&data_dir)?),
+            seal,
+            sessions,
+            ids: Ids::default(),
+            reloads,
+            refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             pages: crate::oauth::router(Arc::clone(&snapshots), keys),
         };
         let reloader = Reloader {
@@ -218,6 +225,7 @@ impl Parts {
             audit: audit.clone(),
             metrics: Arc::clone(&metrics),
             clock,
+            reloaded,
             seen: Mutex::new(None),
         };
         reloader.remember();
@@ -365,7 +373,7 @@ fn metrics_token(loaded: &config::Loaded) -> Result<Option<Secret<String>>, Erro
 }
 
 /// The key that seals session ids; made at the first start, and kept so that sessions outlive a restart.
-fn session_key(data_dir: &Path) -> Result<SessionKey, Error> {
+fn session_key(data_dir: &Path) -> Result<SealKey, Error> {
     let path = data_dir.join("keys").join("session.key");
     let fault = |source| Error::File { path: path.clone(), source };
     match std::fs::read(&path) {
@@ -374,7 +382,7 @@ fn session_key(data_dir: &Path) -> Result<SessionKey, Error> {
             bytes.try_into().map_err(wrong)
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let key: SessionKey = crate::id::random_bytes();
+            let key: SealKey = crate::id::random_bytes();
             files::replace(&path, &key).map_err(fault)?;
             Ok(key)
         }

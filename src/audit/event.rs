@@ -14,6 +14,8 @@ pub enum Kind {
     Decision,
     /// A call that was let through has ended.
     Result,
+    /// A server asked something of its client in mid-call.
+    Asked,
     /// A request was refused before policy saw it: no valid token, malformed, too large, unknown route.
     Refused,
     /// A new configuration came into force, or (with a `code`) was refused.
@@ -132,6 +134,7 @@ impl Kind {
         match self {
             Kind::Decision => "decision",
             Kind::Result => "result",
+            Kind::Asked => "asked",
             Kind::Refused => "refused",
             Kind::Reload => "reload",
             Kind::Stop => "stop",

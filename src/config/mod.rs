@@ -159,12 +159,28 @@ pub struct HttpUpstream {
     /// Headers sent with every request: a text, `{ env: NAME }` or `{ file: path }`. The client's own credential is never sent.
     #[serde(default)]
     pub headers: BTreeMap<String, Text>,
+    /// What the server may ask of its clients in the middle of a call (revisions up to 2025-11-25); everything where
+    /// left out. What is not named is refused in the client's place.
+    #[serde(default)]
+    pub may_ask: Option<Vec<Ask>>,
     /// How an `https://` server is verified and how we show who we are.
     #[serde(default)]
     pub tls: UpstreamTls,
     /// How long it may take.
     #[serde(default)]
     pub timeouts: UpstreamTimeouts,
+}
+
+/// What a server may ask of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Ask {
+    /// A question to the person (`elicitation/create`).
+    Elicitation,
+    /// A completion of the client's model (`sampling/createMessage`).
+    Sampling,
+    /// The folders the client works in (`roots/list`).
+    Roots,
 }
 
 /// TLS towards one upstream. With nothing set: the system's roots and the name in `url`.

@@ -43,6 +43,16 @@ impl Principal {
             is_local: true,
         })
     }
+
+    /// The same principal with the groups it has now; `None` when its subject is not configured any more.
+    pub fn renewed(&self, users: &Users) -> Option<Principal> {
+        match &self.subject {
+            Subject::User(name) if self.is_local => {
+                Some(Principal { groups: users.get(name)?.groups.clone(), ..self.clone() })
+            }
+            _ => Some(self.clone()),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 //! Remembering is safe only while revocations arrive: [`Verifier::watch_revocations`] asks the store for them five times
 //! a second, and [`Verifier::is_current`] tells whether that worked lately. The data path asks before it lets a call through.
 
-use super::{Claims, Error, Keys, Subject, token};
+use super::{Claims, Error, Keys, Principal, Subject, token};
 use crate::clock::Clock;
 use crate::store::{self, Grant, Store};
 use dashmap::DashMap;
@@ -15,6 +15,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Without news of revocations for this long, remembered tokens are not to be trusted with calls.
@@ -28,6 +29,9 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 
 /// Grants stay in the store for a week after their end, so that `token list` and an audit can still name them.
 const KEPT_AFTER_EXPIRY_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
+
+/// Long streams are told of a revocation within moments; this leaves them plenty.
+const KEPT_AFTER_REVOCATION_SECONDS: i64 = 10 * 60;
 
 /// What a token stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +64,15 @@ struct Shared {
     clock: Clock,
     cache: Cache,
     feed: Feed,
+    revoked: RevokedLately,
+}
+
+/// What long streams ask, which were verified long ago.
+#[derive(Debug)]
+struct RevokedLately {
+    /// With when each was seen, in seconds since the Unix epoch.
+    grants: DashMap<String, i64>,
+    news: watch::Sender<()>,
 }
 
 /// Tokens that verified, by their SHA-256.
@@ -88,7 +101,9 @@ struct Feed {
 impl Verifier {
     /// A verifier that remembers at most `capacity` tokens. Whoever makes it also runs [`Verifier::watch_revocations`].
     pub fn new(issuer: Arc<str>, keys: Arc<Keys>, store: Store, clock: Clock, capacity: usize) -> Verifier {
-        Verifier(Arc::new(Shared { issuer, keys, store, clock, cache: Cache::new(capacity), feed: Feed::new() }))
+        let revoked = RevokedLately { grants: DashMap::new(), news: watch::Sender::new(()) };
+        let (cache, feed) = (Cache::new(capacity), Feed::new());
+        Verifier(Arc::new(Shared { issuer, keys, store, clock, cache, feed, revoked }))
     }
 
     /// How many tokens are remembered.
@@ -118,6 +133,16 @@ impl Verifier {
             return Err(Error::Expired);
         }
         Ok(verified)
+    }
+
+    /// Says when revocations were applied.
+    pub fn revocations(&self) -> watch::Receiver<()> {
+        self.0.revoked.news.subscribe()
+    }
+
+    /// Whether the grant of `principal` is among the latest revocations this process has seen.
+    pub fn is_revoked(&self, principal: &Principal) -> bool {
+        self.0.revoked.grants.contains_key(&*principal.grant)
     }
 
     /// Whether the store was heard within [`FEED_LIMIT`]. If not, a revoked token may still be remembered.
@@ -185,6 +210,9 @@ impl Verifier {
             shared.feed.n_applied.fetch_add(1, Ordering::SeqCst);
             let revoked: HashSet<String> = revoked.into_iter().collect();
             shared.cache.tokens.retain(|_, verified| !revoked.contains(&*verified.grant));
+            let now = shared.clock.unix_seconds();
+            revoked.into_iter().for_each(|grant| _ = shared.revoked.grants.insert(grant, now));
+            shared.revoked.news.send_replace(());
         }
     }
 
@@ -192,6 +220,8 @@ impl Verifier {
     async fn sweep(&self) {
         let now = self.0.clock.unix_seconds();
         self.0.cache.tokens.retain(|_, verified| now < verified.expires_at);
+        // Every stream has been told by then.
+        self.0.revoked.grants.retain(|_, at| now.saturating_sub(*at) < KEPT_AFTER_REVOCATION_SECONDS);
         let long_ago_ms = self.0.clock.unix_ms().saturating_sub(KEPT_AFTER_EXPIRY_MS);
         if let Err(error) = self.0.store.purge_expired(long_ago_ms).await {
             tracing::warn!(%error, "expired grants cannot be removed");

@@ -19,6 +19,7 @@
 // clippy has no setting that excuses tests from this one.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod edit;
 mod error;
 mod fuzz;
 mod id;
@@ -27,6 +28,7 @@ mod node;
 mod quoted;
 mod scan;
 
+pub use edit::Edits;
 pub use error::{Error, Fault};
 #[doc(hidden)]
 pub use fuzz::fuzz_parse;
@@ -135,9 +137,23 @@ pub fn parse_answer(text: &[u8], limits: Limits) -> Result<Message, Error> {
     message::read(text, limits, scan::Halves::Passed)
 }
 
+/// The messages of a batch: where each of them stands in `text`. The text is read strictly as a whole; each message is
+/// then read by [`parse`] like any other.
+///
+/// # Errors
+/// Not an array, an empty one, or any fault of the text.
+pub fn batch(text: &[u8], limits: Limits) -> Result<Vec<Span>, Error> {
+    message::batch(text, limits)
+}
+
 // === impl Span ===
 
 impl Span {
+    /// Of the whole of `text`.
+    pub fn whole(text: &[u8]) -> Span {
+        Span { start: 0, end: text.len() }
+    }
+
     /// The bytes it stands for; nothing, if `text` is too short to be the text it was found in.
     pub fn cut(self, text: &[u8]) -> &[u8] {
         text.get(self.start..self.end).unwrap_or_default()

@@ -120,7 +120,7 @@ fn a_refusal_says_what_and_where() {
         ("{\"id\":\"\u{1}\"}", "not valid JSON at byte 7: expected control characters as escapes, found `\\u{1}`"),
         (r#"{"id":"\ud800"}"#, "not valid JSON at byte 7: half a surrogate pair"),
         ("\u{feff}{}", "not valid JSON at byte 0: byte order mark"),
-        ("[]", "batches are not accepted: send one message at a time"),
+        ("[]", "batches are only accepted in a session of revision 2025-03-26: send one message at a time"),
         ("null", "not a JSON-RPC 2.0 message: null instead of an object"),
         ("{}", "not a JSON-RPC 2.0 message: `jsonrpc` is missing"),
         (r#"{"jsonrpc":2.0}"#, "not a JSON-RPC 2.0 message: `jsonrpc` must be \"2.0\"; at byte 11 found `2.0`"),

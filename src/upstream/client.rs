@@ -117,6 +117,7 @@ impl Conversation<'_> {
                 body: Bytes::new(),
                 headers: self.headers.clone(),
                 is_repeatable: false,
+                is_lasting: false,
             };
             if let Ok(answer) = self.sender().send(&request).await {
                 answer.cut().await;
@@ -148,7 +149,7 @@ impl Conversation<'_> {
             headers.push((HeaderName::from_static("mcp-method"), method));
         }
         let body = Bytes::from(message.to_string());
-        let request = Request { method: Method::POST, body, headers, is_repeatable: true };
+        let request = Request { method: Method::POST, body, headers, is_repeatable: true, is_lasting: false };
         self.sender().send(&request).await
     }
 

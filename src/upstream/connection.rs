@@ -15,6 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
 const BOTH_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// A repeatable request is tried this often where pooled connections turn out dead.
 const MAX_TRIES: usize = 3;
 /// A redirect to the upstream itself (`/mcp` to `/mcp/`) is followed this often.
@@ -22,7 +23,7 @@ const MAX_REDIRECTS: usize = 2;
 
 /// What is sent: the body, and the few headers that depend on the call.
 pub struct Request {
-    /// `POST`, or `DELETE` to end a session of our own.
+    /// `POST` for a message, `GET` for a stream, `DELETE` to end a session.
     pub method: Method,
     /// The JSON-RPC message, as judged.
     pub body: Bytes,
@@ -30,6 +31,8 @@ pub struct Request {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Whether it may be sent again when a pooled connection died before any answer.
     pub is_repeatable: bool,
+    /// Whether the answer may stay silent and open for as long as the client likes: a stream that waits for news.
+    pub is_lasting: bool,
 }
 
 /// How a request is sent; a borrowed bundle, so that data path and our own client use the same way.
@@ -48,8 +51,15 @@ pub struct Answer {
     pub content_type: Option<HeaderValue>,
     /// `Mcp-Session-Id`, as sent.
     pub session: Option<HeaderValue>,
-    session_http: HttpSession,
-    peer: HttpPeer,
+    /// Boxed, both: an answer is handed from step to step, and is waited for long.
+    session_http: Box<HttpSession>,
+    peer: Box<HttpPeer>,
+    /// `None` for an answer that lasts.
+    limits: Option<Limits>,
+}
+
+/// How long an answer may take.
+struct Limits {
     idle: Duration,
     deadline: Instant,
     total: Duration,
@@ -83,7 +93,10 @@ impl Send<'_> {
             self.shared.metrics.upstream_connection(&self.upstream.name, is_reused);
             let sent = timeout(limit, self.try_once(path, request, session)).await;
             match sent.map_err(|_| Error::Timeout { what: "answer", limit })? {
-                Ok(session_http) => return Ok(self.answer(session_http, peer, deadline)),
+                Ok(session_http) => {
+                    let deadline = (!request.is_lasting).then_some(deadline);
+                    return Ok(self.answer(session_http, peer, deadline));
+                }
                 Err(Error::Lost { has_answered: false, .. })
                     if is_reused && request.is_repeatable && tries < MAX_TRIES =>
                 {
@@ -138,23 +151,28 @@ impl Send<'_> {
 
     fn head(&self, path: &str, request: &Request) -> Result<RequestHeader, Error> {
         let bad = |error: pingora::BError| Error::Malformed(error.to_string());
-        let mut head = RequestHeader::build(request.method.clone(), path.as_bytes(), Some(16)).map_err(bad)?;
+        let mut head = RequestHeader::build_no_case(request.method.clone(), path.as_bytes(), Some(16)).map_err(bad)?;
+        let is_post = request.method == Method::POST;
+        let accept = if request.method == Method::GET { STREAM } else { BOTH_TYPES };
+        let of_body = is_post.then(|| {
+            let kind = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            [kind, (CONTENT_LENGTH, HeaderValue::from(request.body.len()))]
+        });
         let fixed = [
             (HOST, self.upstream.target.host.clone()),
             (USER_AGENT, HeaderValue::from_static(AGENT)),
-            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-            (ACCEPT, BOTH_TYPES),
-            (CONTENT_LENGTH, HeaderValue::from(request.body.len())),
+            (ACCEPT, accept),
         ];
+        let fixed = fixed.into_iter().chain(of_body.into_iter().flatten());
         let given = request.headers.iter().cloned();
         let configured = self.upstream.headers.iter().cloned();
-        for (name, value) in fixed.into_iter().chain(given).chain(configured) {
+        for (name, value) in fixed.chain(given).chain(configured) {
             head.insert_header(name, value).map_err(bad)?;
         }
         Ok(head)
     }
 
-    fn answer(&self, session_http: HttpSession, peer: HttpPeer, deadline: Instant) -> Answer {
+    fn answer(&self, session_http: HttpSession, peer: HttpPeer, deadline: Option<Instant>) -> Answer {
         let (status, content_type, session) = match session_http.response_header() {
             Some(head) => {
                 (head.status, head.headers.get(CONTENT_TYPE).cloned(), head.headers.get("mcp-session-id").cloned())
@@ -162,7 +180,9 @@ impl Send<'_> {
             None => (StatusCode::BAD_GATEWAY, None, None),
         };
         let (idle, total) = (self.upstream.timeouts.idle, self.upstream.timeouts.total);
-        Answer { status, content_type, session, session_http, peer, idle, deadline, total }
+        let limits = deadline.map(|deadline| Limits { idle, deadline, total });
+        let (session_http, peer) = (Box::new(session_http), Box::new(peer));
+        Answer { status, content_type, session, session_http, peer, limits }
     }
 
     /// The path of a redirect that stays with this upstream: our headers carry its credential, which is for nobody else.
@@ -187,7 +207,9 @@ impl Send<'_> {
 
 async fn write(session: &mut HttpSession, head: RequestHeader, body: Bytes) -> pingora::Result<()> {
     session.write_request_header(Box::new(head)).await?;
-    session.write_request_body(body, true).await?;
+    if !body.is_empty() {
+        session.write_request_body(body, true).await?;
+    }
     session.finish_request_body().await
 }
 
@@ -238,23 +260,37 @@ fn without_query(location: &str) -> String {
     location.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
+// === impl Limits ===
+
+impl Limits {
+    /// Until when the next piece must come, and which limit that is.
+    fn next(&self) -> (Instant, &'static str, Duration) {
+        let until_idle = Instant::now() + self.idle;
+        if until_idle < self.deadline {
+            (until_idle, "further data", self.idle)
+        } else {
+            (self.deadline, "end of its answer", self.total)
+        }
+    }
+}
+
 // === impl Answer ===
 
 impl Answer {
-    /// The next piece of the body; `None` at its end.
+    /// The next piece of the body; `None` at its end. Nothing is lost when the waiting is given up.
     ///
     /// # Errors
     /// [`Error`]: lost, or nothing came within the idle limit, or the call's time is over.
     pub async fn read(&mut self) -> Result<Option<Bytes>, Error> {
-        let until_idle = Instant::now() + self.idle;
-        let (until, what, limit) = if until_idle < self.deadline {
-            (until_idle, "further data", self.idle)
-        } else {
-            (self.deadline, "end of its answer", self.total)
+        let read = self.session_http.read_response_body();
+        let read = match &self.limits {
+            Some(limits) => {
+                let (until, what, limit) = limits.next();
+                timeout_at(until, read).await.map_err(|_| Error::Timeout { what, limit })?
+            }
+            None => read.await,
         };
-        let read = timeout_at(until, self.session_http.read_response_body()).await;
-        read.map_err(|_| Error::Timeout { what, limit })?
-            .map_err(|error| Error::Lost { cause: error.to_string(), has_answered: true })
+        read.map_err(|error| Error::Lost { cause: error.to_string(), has_answered: true })
     }
 
     /// Reads a body of at most `limit` bytes to its end.
@@ -281,7 +317,7 @@ impl Answer {
     /// Gives the connection back to the pool; only for answers read to their end.
     pub async fn release(self, shared: &Shared, upstream: &Upstream) {
         let idle = Some(upstream.dial.idle_limit());
-        shared.connector.release_http_session(self.session_http, &self.peer, idle).await;
+        shared.connector.release_http_session(*self.session_http, &*self.peer, idle).await;
     }
 
     /// Cuts the connection: what else it may bring is of no use.
