@@ -20,6 +20,7 @@ mod proxy {
     mod slow_clients;
     mod tokens;
 }
+mod conformance;
 /// Tokens of authorization servers that are not ours.
 mod issuers;
 mod policy;

@@ -25,13 +25,21 @@ pub(crate) struct Peer {
     _dir: TempDir,
 }
 
-/// A client built on an official SDK, unchanged.
+/// A client built on an official SDK or on FastMCP, unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
+    /// FastMCP, trying the newer era first.
+    FastMcp,
+    /// FastMCP, of the older era.
+    FastMcpLegacy,
+    /// FastMCP, newer era only.
+    FastMcpModern,
     /// Python `mcp`, trying the newer era first.
     Python,
     /// Python `mcp`, of the older era.
     PythonLegacy,
+    /// Python `mcp`, newer era only.
+    PythonModern,
     /// TypeScript v1; knows only the older era.
     TypeScriptV1,
     /// TypeScript v2 as it is by default: the older era.
@@ -47,16 +55,32 @@ impl Client {
     /// `{"error": {"code": …, "message": …}}`, as the SDK gave it. The first outcome is that of connecting.
     #[track_caller]
     pub(crate) fn run(self, url: &str, token: Option<&str>, steps: &Value) -> Vec<Value> {
+        self.converse(&json!({ "url": url, "token": token, "steps": steps, "answers": false }))
+    }
+
+    /// The same for a client that answers what servers ask: each outcome says what was `asked` meanwhile.
+    #[track_caller]
+    pub(crate) fn run_answering(self, url: &str, token: Option<&str>, steps: &Value) -> Vec<Value> {
+        self.converse(&json!({ "url": url, "token": token, "steps": steps, "answers": true }))
+    }
+
+    #[track_caller]
+    fn converse(self, input: &Value) -> Vec<Value> {
         let (program, mode) = match self {
+            Client::FastMcp => ("client_fastmcp.py", "auto"),
+            Client::FastMcpLegacy => ("client_fastmcp.py", "legacy"),
+            Client::FastMcpModern => ("client_fastmcp.py", "modern"),
             Client::Python => ("client.py", "auto"),
             Client::PythonLegacy => ("client.py", "legacy"),
+            Client::PythonModern => ("client.py", "modern"),
             Client::TypeScriptV1 => ("client_v1.mjs", "legacy"),
             Client::TypeScriptV2 => ("client_v2.mjs", "legacy"),
             Client::TypeScriptV2Auto => ("client_v2.mjs", "auto"),
             Client::TypeScriptV2Modern => ("client_v2.mjs", "modern"),
         };
-        let input = json!({ "url": url, "token": token, "mode": mode, "steps": steps }).to_string();
-        let finished = process::run(&mut sdk_program(program), input.as_bytes()).success();
+        let mut input = input.clone();
+        input["mode"] = json!(mode);
+        let finished = process::run(&mut sdk_program(program), input.to_string().as_bytes()).success();
         let parse =
             |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?} of {self:?}"));
         finished.stdout.lines().map(parse).collect()
@@ -129,6 +153,19 @@ impl Peer {
         Peer::start("server.mjs", &["--sessions"])
     }
 
+    /// A server on the TypeScript SDK v2 with everything to it: both eras, sessions, streams of its own, resumption, and
+    /// all that the conformance suite asks for.
+    #[track_caller]
+    pub(crate) fn fixture() -> Peer {
+        Peer::start("fixture.mjs", &[])
+    }
+
+    /// The same, believing any `Host` and `Origin`.
+    #[track_caller]
+    pub(crate) fn trusting_fixture() -> Peer {
+        Peer::start("fixture.mjs", &["--trusting"])
+    }
+
     /// Our server on the Python SDK: both eras, with sessions in the older one.
     #[track_caller]
     pub(crate) fn python() -> Peer {
@@ -152,19 +189,35 @@ impl Peer {
     }
 }
 
+/// The conformance suite, about to run. Given a token, every request to `origin` carries it.
+pub(crate) fn conformance_suite(origin: &str, token: Option<&str>) -> Command {
+    let installed = installed();
+    let mut command = process::command(&installed.node);
+    command.env("SDK_PACKAGES", &installed.modules);
+    if let Some(token) = token {
+        command.arg("--import").arg(path_of("inject.mjs")).env("ORIGIN", origin).env("TOKEN", token);
+    }
+    command.arg(installed.modules.join("node_modules/@modelcontextprotocol/conformance/dist/index.js"));
+    command
+}
+
 fn sdk_program(name: &str) -> Command {
     let installed = installed();
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name);
+    let program = path_of(name);
     if name.ends_with(".py") {
         let mut command = process::command(&installed.python);
-        command.arg("-I").arg(program);
+        // Alone, and leaving nothing behind in the clone.
+        command.arg("-IB").arg(program);
         return command;
     }
     let mut command = process::command(&installed.node);
     // Node looks for packages beside the program, where they are not; this hook makes it look where they are.
-    let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk/packages.mjs");
-    command.arg("--import").arg(hook).arg(program).env("SDK_PACKAGES", &installed.modules);
+    command.arg("--import").arg(path_of("packages.mjs")).arg(program).env("SDK_PACKAGES", &installed.modules);
     command
+}
+
+fn path_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name)
 }
 
 /// On a bare machine with a slow line, minutes.
