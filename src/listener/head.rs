@@ -32,11 +32,19 @@ pub(super) enum Fault {
     Malformed(&'static str),
 }
 
+/// A head that is in order.
+pub(super) struct Head {
+    /// In bytes.
+    pub(super) length: usize,
+    /// Whether its body comes in chunks.
+    pub(super) is_chunked: bool,
+}
+
 /// Reads until `bytes` begins with a whole head that is in order; what came after it stays behind it.
 ///
 /// # Errors
 /// [`End`]. No byte of a refused head has been acted upon.
-pub(super) async fn read(stream: &mut Stream, bytes: &mut BytesMut, until: Instant, limit: usize) -> Result<(), End> {
+pub(super) async fn read(stream: &mut Stream, bytes: &mut BytesMut, until: Instant, limit: usize) -> Result<Head, End> {
     let mut n_scanned = 0;
     let mut is_begun = false;
     loop {
@@ -51,7 +59,8 @@ pub(super) async fn read(stream: &mut Stream, bytes: &mut BytesMut, until: Insta
             if length > limit {
                 return Err(End::Refused(Fault::Large(limit)));
             }
-            return check(&bytes[..length]).map_err(End::Refused);
+            let is_chunked = check(&bytes[..length]).map_err(End::Refused)?;
+            return Ok(Head { length, is_chunked });
         }
         if bytes.len() > limit {
             return Err(End::Refused(Fault::Large(limit)));
@@ -88,8 +97,8 @@ fn end(bytes: &[u8], n_scanned: usize) -> Result<Option<usize>, Fault> {
     Ok(None)
 }
 
-/// Judges a whole head.
-fn check(head: &[u8]) -> Result<(), Fault> {
+/// Judges a whole head, and says whether its body comes in chunks.
+fn check(head: &[u8]) -> Result<bool, Fault> {
     // The last two lines are the empty one that ends the head, and nothing.
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let is_1_1 = request_line(lines.next().unwrap_or_default())?;
@@ -97,7 +106,8 @@ fn check(head: &[u8]) -> Result<(), Fault> {
     for line in lines.take_while(|line| !line.is_empty()) {
         framing.field(line)?;
     }
-    framing.check(is_1_1)
+    framing.check(is_1_1)?;
+    Ok(framing.is_chunked)
 }
 
 /// `method SP request-target SP HTTP-version` (RFC 9112 §3), each of them not empty. Whether it is HTTP/1.1.
@@ -239,7 +249,7 @@ impl Fault {
                 format!("the request's head is over the limit of {limit} bytes (`limits.head`)")
             }
             Fault::Version => "HTTP/1.1 and HTTP/2 are spoken here".to_owned(),
-            Fault::Malformed(why) => format!("the request's head is not well-formed HTTP: {why}"),
+            Fault::Malformed(why) => format!("the request is not well-formed HTTP: {why}"),
         }
     }
 }
@@ -250,7 +260,7 @@ mod tests {
 
     fn judged(head: &str) -> Result<(), Fault> {
         let length = end(head.as_bytes(), 0)?.expect("it is whole");
-        check(&head.as_bytes()[..length])
+        check(&head.as_bytes()[..length]).map(drop)
     }
 
     #[test]

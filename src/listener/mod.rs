@@ -6,6 +6,7 @@
 
 mod capacity;
 mod certificate;
+mod chunks;
 mod head;
 mod http1;
 mod http2;
