@@ -342,7 +342,8 @@ impl Answer {
 
     /// Gives the connection back to the pool; only for answers read to their end.
     pub async fn release(self) {
-        self.session_http.release().await;
+        // Boxed: it is large, and would make every future it is part of as large.
+        Box::pin(self.session_http.release()).await;
     }
 
     /// Cuts the connection: what else it may bring is of no use.
