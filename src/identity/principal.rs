@@ -64,11 +64,11 @@ impl Principal {
             is_local: false,
             person: None,
         };
-        principal.as_person(users)
+        principal.counted(users)
     }
 
     /// An external principal as the person that `also` names now, if it names one. A machine is never a person.
-    fn as_person(self, users: &Users) -> Principal {
+    fn counted(self, users: &Users) -> Principal {
         let person = match &self.subject {
             Subject::User(name) => users.also(&self.issuer, name),
             Subject::Client(_) => None,
@@ -88,7 +88,7 @@ impl Principal {
                 Some(Principal { groups: users.get(name)?.groups.clone(), ..self.clone() })
             }
             _ if self.is_local => Some(self.clone()),
-            _ => Some(self.clone().as_person(users)),
+            _ => Some(self.clone().counted(users)),
         }
     }
 }
