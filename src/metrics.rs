@@ -160,7 +160,7 @@ impl Metrics {
                 "Messages of upstreams that were not passed on, by reason.",
                 &["upstream", "reason"],
             ),
-            tokens_cached: made.gauge("tokens_cached", "Verified tokens kept in memory."),
+            tokens_cached: made.gauge("tokens_cached", "Verified tokens of our own kept in memory."),
             revocations_current: made.gauge("revocations_current", "1 while revocations are known to be up to date."),
             issuers: OfIssuers::new(&made),
             audit_available: made.gauge("audit_available", "1 while the audit log can be written."),

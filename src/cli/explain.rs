@@ -62,6 +62,7 @@ impl Explain {
             client: self.client.as_str().into(),
             scopes: self.scopes.clone().into(),
             groups: groups.into(),
+            claimed: [].into(),
             grant: None,
             is_local: true,
             person: Some(self.user.as_str().into()),

@@ -19,6 +19,8 @@ pub struct Principal {
     pub scopes: Arc<[String]>,
     /// The subject's groups, as configured now.
     pub groups: Arc<[String]>,
+    /// Those of the groups that the token itself claims, as an external issuer's are mapped. Tokens of ours claim none.
+    pub claimed: Arc<[String]>,
     /// The grant behind the token; tokens of external issuers have none.
     pub grant: Option<Arc<str>>,
     /// Whose token it is: this gateway's own, not an external issuer's.
@@ -41,6 +43,7 @@ impl Principal {
             client: verified.client.clone(),
             scopes: verified.scopes.clone(),
             groups,
+            claimed: Arc::new([]),
             grant: Some(verified.grant.clone()),
             is_local: true,
             person: Some(person),
@@ -50,25 +53,32 @@ impl Principal {
     /// The principal of a verified token of an external issuer. Where `also` says that its subject is a person of this
     /// gateway, it counts as that person, with their groups beside those that are mapped; client and scopes stay theirs.
     pub fn external(asserted: &Asserted, users: &Users) -> Principal {
-        let person = match &asserted.subject {
-            Subject::User(name) => users.also(&asserted.issuer, name),
-            Subject::Client(_) => None,
-        };
-        let mut groups = asserted.groups.clone();
-        if let Some(person) = person {
-            let more = person.groups.iter().filter(|group| !asserted.groups.contains(group));
-            groups = asserted.groups.iter().chain(more).cloned().collect();
-        }
-        Principal {
+        let principal = Principal {
             issuer: asserted.issuer.clone(),
             subject: asserted.subject.clone(),
             client: asserted.client.clone(),
             scopes: asserted.scopes.clone(),
-            groups,
+            groups: asserted.groups.clone(),
+            claimed: asserted.groups.clone(),
             grant: None,
             is_local: false,
-            person: person.map(|person| person.name.clone()),
-        }
+            person: None,
+        };
+        principal.counted(users)
+    }
+
+    /// An external principal as the person that `also` names now, if it names one. A machine is never a person.
+    fn counted(self, users: &Users) -> Principal {
+        let person = match &self.subject {
+            Subject::User(name) => users.also(&self.issuer, name),
+            Subject::Client(_) => None,
+        };
+        let Some(person) = person else {
+            return Principal { groups: self.claimed.clone(), person: None, ..self };
+        };
+        let more = person.groups.iter().filter(|group| !self.claimed.contains(group));
+        let groups = self.claimed.iter().chain(more).cloned().collect();
+        Principal { groups, person: Some(person.name.clone()), ..self }
     }
 
     /// The same principal with the groups it has now; `None` when its subject is not configured any more.
@@ -77,7 +87,8 @@ impl Principal {
             Subject::User(name) if self.is_local => {
                 Some(Principal { groups: users.get(name)?.groups.clone(), ..self.clone() })
             }
-            _ => Some(self.clone()),
+            _ if self.is_local => Some(self.clone()),
+            _ => Some(self.clone().counted(users)),
         }
     }
 }
@@ -130,6 +141,16 @@ mod tests {
         let known = of(Subject::User("00u1".into()));
         assert_eq!((known.person.as_deref(), known.is_local), (Some("alice"), false));
         assert_eq!(*known.groups, ["ops", "admins"]);
+        // As a long stream is told: with the groups of now, and of nobody who is not that person any more.
+        alice.groups = vec!["admins".to_owned()];
+        let demoted = known.renewed(&Users::of([&alice]).unwrap()).unwrap();
+        assert_eq!(
+            (demoted.person.as_deref(), demoted.groups.to_vec()),
+            (Some("alice"), vec!["ops".to_owned(), "admins".to_owned()])
+        );
+        alice.also.clear();
+        let stranger = demoted.renewed(&Users::of([&alice]).unwrap()).unwrap();
+        assert_eq!((stranger.person, stranger.groups.to_vec()), (None, vec!["ops".to_owned()]));
         for other in [Subject::User("alice".into()), Subject::User("00u".into()), Subject::Client("00u1".into())] {
             let unknown = of(other);
             assert_eq!(unknown.person, None, "{unknown:?}");

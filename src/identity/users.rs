@@ -307,6 +307,26 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn who_somebody_is_elsewhere_is_kept_when_others_are_added() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = config::Identity::default();
+        let also = |subject: &str| config::Also { issuer: "https://idp.test".into(), subject: subject.into() };
+        let alice = config::User { also: vec![also("00u1")], ..user("alice", &[]) };
+        UsersFile::open(dir.path()).unwrap().add(alice, &none).unwrap();
+        UsersFile::open(dir.path()).unwrap().add(user("bob", &[]), &none).unwrap();
+
+        let users = Users::load(&none, dir.path()).unwrap();
+
+        let of = |issuer: &str, subject: &str| users.also(issuer, subject).map(|person| person.name.to_string());
+        assert_eq!(of("https://idp.test", "00u1"), Some("alice".to_owned()));
+        assert_eq!(of("https://idp.test/", "00u1"), None);
+        assert_eq!(of("https://idp.test", "alice"), None);
+        let twin = config::User { also: vec![also("00u1")], ..user("carol", &[]) };
+        let refused = UsersFile::open(dir.path()).unwrap().add(twin, &none);
+        assert!(matches!(refused, Err(Error::TwoOfOne { .. })), "{refused:?}");
+    }
+
+    #[test]
     fn a_name_in_both_files_is_refused_and_the_file_stays() {
         let dir = tempfile::tempdir().unwrap();
         let identity = config::Identity { users: vec![user("alice", &[])], ..config::Identity::default() };

@@ -58,6 +58,11 @@ fn a_token_with_one_wrong_claim_is_refused() {
         ("another client", json!({ "client_id": "App" })),
         ("an ID token", json!({ "nonce": "n" })),
         ("bound to a key", json!({ "cnf": { "jkt": "x" } })),
+        ("longer than 8 KiB", json!({ "pad": "x".repeat(9000) })),
+        (
+            "deeper than any claim",
+            serde_json::from_str(&format!(r#"{{"x":{}{}}}"#, "[".repeat(99), "]".repeat(99))).expect("JSON"),
+        ),
         ("groups of another form", json!({ "groups": { "operators": true } })),
     ] {
         refuses(&gate, case, &issuer.token(&resource, &more));
