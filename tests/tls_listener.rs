@@ -6,9 +6,11 @@ use crate::support::http2::Client;
 use crate::support::invariants;
 use crate::support::recorder::Recorder;
 use crate::support::tls::{self, Identity};
+use crate::support::{PATIENCE, wait_for};
 use serde_json::json;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use tokio::time::Instant;
 
 const RULES: &str = r#"- { name: everything, tools: ["up/*"], allow: {} }"#;
 
@@ -135,7 +137,9 @@ fn no_handshake_fails_while_certificates_are_swapped() {
     std::thread::scope(|scope| {
         let handshakes = scope.spawn(|| {
             let mut shown = std::collections::BTreeSet::new();
-            while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
+            // Not for ever: a test that fails must end.
+            let start = Instant::now();
+            while !is_over.load(std::sync::atomic::Ordering::SeqCst) && start.elapsed() < 5 * PATIENCE {
                 let connected = tls::connect_offering(gateway.agent, "localhost", &ca, &[]);
                 shown.insert(connected.expect("every handshake succeeds").certificate);
             }
@@ -145,7 +149,7 @@ fn no_handshake_fails_while_certificates_are_swapped() {
             let next = ca.sign(&["localhost"]);
             fs::write(gateway.path("own.pem"), &next.cert).expect("the folder is ours");
             fs::write(gateway.path("own.key"), &next.key).expect("the folder is ours");
-            crate::support::wait_for("the new certificate", || {
+            wait_for("the new certificate", || {
                 let connected = tls::connect_offering(gateway.agent, "localhost", &ca, &[]);
                 connected.expect("every handshake succeeds").certificate == next.der.to_vec()
             });
