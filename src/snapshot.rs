@@ -100,7 +100,10 @@ impl Snapshot {
         let upstreams = upstreams.map_err(|more| found.extend(more)).ok();
         let issuers = Issuers::build(loaded, around.previous.map(|snapshot| &*snapshot.issuers));
         let issuers = issuers.map_err(|more| found.extend(more)).ok();
-        found.extend(listener_tls(loaded));
+        // While it runs, the listener has its own eye on them, and a renewal under way is no fault of this file.
+        if around.previous.is_none() {
+            found.extend(listener_tls(loaded));
+        }
         if let Some(policy) = &policy {
             found.extend(policy.run_tests(&config.policy.tests, |name| groups_of(&users, name)));
         }
@@ -163,7 +166,7 @@ fn known_people(users: &Users) -> Vec<(String, Vec<String>)> {
     users.iter().map(|person| (person.name.to_string(), person.groups.to_vec())).collect()
 }
 
-/// What is wrong with the listener's certificate and key. pingora reads them when it begins to listen, and panics.
+/// What is wrong with the listener's certificate and key, said at their place in the file.
 fn listener_tls(loaded: &config::Loaded) -> Option<Problem> {
     let files = loaded.config.tls.as_ref()?;
     let at = Path::root().key("tls");

@@ -148,7 +148,7 @@ impl Pair {
 }
 
 /// SHA-256 over both files; one that cannot be read counts as such.
-fn fingerprint(cert: &PathBuf, key: &PathBuf) -> [u8; 32] {
+fn fingerprint(cert: &Path, key: &Path) -> [u8; 32] {
     let mut text = Vec::new();
     for file in [cert, key] {
         match std::fs::read(file) {

@@ -257,6 +257,7 @@ impl Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn judged(head: &str) -> Result<(), Fault> {
         let length = end(head.as_bytes(), 0)?.expect("it is whole");
@@ -326,6 +327,56 @@ mod tests {
         }
         for bad in ["GET / HTTP/1.1\nHost: x\n\n", "GET / HTTP/1.1\r\nHost: x\n", "\n"] {
             assert!(end(bad.as_bytes(), 0).is_err(), "{bad:?}");
+        }
+    }
+
+    /// A good head with a few bytes changed, put in or taken out, most of them ones that mean something to a parser.
+    fn spoilt() -> impl Strategy<Value = Vec<u8>> {
+        const GOOD: &[u8] =
+            b"POST /mcp/up?a=b HTTP/1.1\r\nHost: gw.test:80\r\nContent-Length: 5\r\nX-A: b\r\nX-B:\r\n\r\n";
+        let byte = prop_oneof![
+            4 => proptest::sample::select(b"\r\n \t:;,/\\0Hx\x00\x0b\x7f\xe9".to_vec()),
+            1 => any::<u8>(),
+        ];
+        let change = (0..GOOD.len(), byte, 0..3_u8);
+        proptest::collection::vec(change, 0..4).prop_map(|changes| {
+            let mut head = GOOD.to_vec();
+            for (at, byte, how) in changes {
+                match how {
+                    0 => head[at.min(GOOD.len() - 4)] = byte,
+                    1 => head.insert(at, byte),
+                    _ => drop(head.remove(at.min(head.len() - 1))),
+                }
+            }
+            head
+        })
+    }
+
+    proptest! {
+        /// Two readers that share no code: what is taken here, httparse, which pingora parses with, reads as the same
+        /// lines and to the same end.
+        #[test]
+        fn what_is_taken_is_read_by_pingoras_parser_alike(head in spoilt()) {
+            let Ok(Some(length)) = end(&head, 0) else { return Ok(()) };
+            if check(&head[..length]).is_err() {
+                return Ok(());
+            }
+            let mut fields = [httparse::EMPTY_HEADER; 64];
+            let mut parsed = httparse::Request::new(&mut fields);
+            let end = parsed.parse(&head).expect("it is well-formed");
+            prop_assert_eq!(end, httparse::Status::Complete(length));
+            let text = String::from_utf8_lossy(&head[..length]).into_owned();
+            let mut lines = text.split("\r\n");
+            let first = format!("{} {}", parsed.method.expect("complete"), parsed.path.expect("complete"));
+            prop_assert_eq!(lines.next().and_then(|line| line.rsplit_once(' ')).map(|(start, _)| start), Some(first.as_str()));
+            let ours: Vec<(&str, &str)> = lines.filter_map(|line| line.split_once(':')).collect();
+            prop_assert_eq!(ours.len(), parsed.headers.len());
+            for ((name, value), theirs) in ours.iter().zip(parsed.headers.iter()) {
+                prop_assert_eq!(*name, theirs.name);
+                let value = value.trim_matches([' ', '\t']);
+                let theirs = String::from_utf8_lossy(theirs.value).into_owned();
+                prop_assert_eq!(value, theirs.trim_matches([' ', '\t']));
+            }
         }
     }
 }

@@ -32,7 +32,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
-use tracing::{debug, error, warn};
+use tracing::{debug, error, info, warn};
 
 /// A dead client's connection is found out after this long, though no byte is due on it: a stream may idle for hours.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive {
@@ -110,7 +110,12 @@ impl<A: HttpServerApp + Send + Sync + 'static> Listener<A> {
     /// Dropping the future cuts them.
     pub async fn run(self, socket: Socket, mut stop: ShutdownWatch) {
         let listener = Arc::new(self);
-        let capacity = Capacity::new(capacity::affordable(listener.max_connections));
+        let n_places = capacity::affordable(listener.max_connections);
+        if n_places < listener.max_connections {
+            let (name, wanted) = (listener.name, listener.max_connections);
+            info!(listener = name, wanted, n_places, "`ulimit -n` leaves room for fewer connections");
+        }
+        let capacity = Capacity::new(n_places);
         let mut connections = JoinSet::new();
         let theirs = stop.clone();
         loop {

@@ -111,7 +111,7 @@ impl Send<'_> {
     }
 
     /// A connection to the first of the upstream's addresses that accepts.
-    async fn connect(&self) -> Result<(Lease, bool), Error> {
+    async fn connect(&self) -> Result<(Box<Lease>, bool), Error> {
         let mut n_tried = 0;
         loop {
             let peer = self.upstream.dial.peer().await?;
@@ -126,7 +126,7 @@ impl Send<'_> {
         }
     }
 
-    async fn connect_to(&self, peer: &HttpPeer) -> Result<(Lease, bool), Error> {
+    async fn connect_to(&self, peer: &HttpPeer) -> Result<(Box<Lease>, bool), Error> {
         let limit = self.upstream.dial.connect_limit();
         let connected = timeout(limit, self.shared.connector.get_http_session(peer)).await;
         let connected = connected.map_err(|_| Error::Timeout { what: "connection", limit })?;
@@ -144,7 +144,7 @@ impl Send<'_> {
         })
     }
 
-    async fn try_once(&self, path: &str, request: &Request, mut session: Lease) -> Result<Lease, Error> {
+    async fn try_once(&self, path: &str, request: &Request, mut session: Box<Lease>) -> Result<Box<Lease>, Error> {
         let mut head = self.head(path, request)?;
         if session.is_http2() {
             head = http2::head(head, self.upstream.dial.is_tls())?;
@@ -193,7 +193,7 @@ impl Send<'_> {
         Ok(head)
     }
 
-    fn answer(&self, session_http: Lease, deadline: Option<Instant>) -> Answer {
+    fn answer(&self, session_http: Box<Lease>, deadline: Option<Instant>) -> Answer {
         let (status, content_type, session) = match session_http.response_header() {
             Some(head) => {
                 (head.status, head.headers.get(CONTENT_TYPE).cloned(), head.headers.get("mcp-session-id").cloned())
@@ -202,7 +202,7 @@ impl Send<'_> {
         };
         let (idle, total) = (self.upstream.timeouts.idle, self.upstream.timeouts.total);
         let limits = deadline.map(|deadline| Limits { idle, deadline, total });
-        Answer { status, content_type, session, session_http: Box::new(session_http), limits }
+        Answer { status, content_type, session, session_http, limits }
     }
 
     /// The path of a redirect that stays with this upstream: our headers carry its credential, which is for nobody else.

@@ -78,8 +78,9 @@ pub(super) struct Lease {
 // === impl Lease ===
 
 impl Lease {
-    pub(super) fn new(session: HttpSession, peer: HttpPeer, connector: &Arc<Connector>, idle: Duration) -> Self {
-        Lease { session: Some(session), peer, connector: Arc::clone(connector), idle }
+    /// Boxed: it is carried through every step of a call, and is large.
+    pub(super) fn new(session: HttpSession, peer: HttpPeer, connector: &Arc<Connector>, idle: Duration) -> Box<Self> {
+        Box::new(Lease { session: Some(session), peer, connector: Arc::clone(connector), idle })
     }
 
     pub(super) fn is_http2(&self) -> bool {
@@ -87,7 +88,7 @@ impl Lease {
     }
 
     /// Gives the connection back: its answer was read to its end.
-    pub(super) async fn release(mut self) {
+    pub(super) async fn release(mut self: Box<Self>) {
         if let Some(session) = self.session.take() {
             self.connector.release_http_session(session, &self.peer, Some(self.idle)).await;
         }

@@ -111,7 +111,7 @@ fn endless(top: &str) -> (Upstream, Gateway) {
         Deed::Answer(Reply::mcp(request))
     });
     let yaml = format!(
-        "{top}\nupstreams:\n  up: {{ http: {{ url: \"{}\", http2: true }} }}\npolicy:\n  rules:\n    {RULES}\n",
+        "{top}\nupstreams:\n  up: {{ http: {{ url: \"{}\", http2: true, timeouts: {{ answer: 20s }} }} }}\npolicy:\n  rules:\n    {RULES}\n",
         upstream.url()
     );
     let gateway = Gateway::start(&yaml);
@@ -199,7 +199,7 @@ fn f_26_a_stream_of_http_2_that_is_not_taken_is_cut_and_its_connection_goes_on()
 
 #[test]
 fn f_27_slow_readers_of_one_upstream_connection_do_not_starve_the_others() {
-    let (upstream, gateway) = endless("timeouts: { write: 60s }");
+    let (upstream, gateway) = endless("timeouts: { write: 10m }");
     let token = gateway.token("alice", "up");
     let client = Client::open(gateway.agent);
     let post = |tool: &str| Request::mcp("/mcp/up", call(tool, "{}")).bearer(&token);
@@ -215,7 +215,8 @@ fn f_27_slow_readers_of_one_upstream_connection_do_not_starve_the_others() {
     // Another client, since this one takes nothing: its own window is used up.
     let other = Client::open(gateway.agent);
     for _ in 0..20 {
-        assert_eq!(other.send(&post("echo")).status, 200);
+        let answer = other.send(&post("echo"));
+        assert!(answer.text().contains("structuredContent"), "{}", answer.text());
     }
     assert!(upstream.n_connections() <= 2, "they share: {}", upstream.n_connections());
     drop(held);
