@@ -2,6 +2,7 @@
 
 use crate::support::gateway::{Gateway, Launch, in_front_of};
 use crate::support::http::Connection;
+use crate::support::http2::Client;
 use crate::support::invariants;
 use crate::support::recorder::Recorder;
 use crate::support::tls::{self, Identity};
@@ -94,4 +95,35 @@ fn a_key_that_others_can_read_refuses_the_start() {
 
     assert!(said.contains("exit status: 2") && said.contains("own.key"), "{said}");
     assert!(said.contains("can be opened by others"), "{said}");
+}
+
+#[test]
+fn over_tls_the_client_chooses_the_version_of_http() {
+    let (recorder, ca) = (Recorder::start(), Identity::authority("ours"));
+    let gateway: Gateway = launch(&recorder, &ca).start();
+    let agent = gateway.agent("alice", "up");
+    let (request, id) = agent.request("tools/call", json!({ "name": "echo", "arguments": { "a": 1 } }));
+    let offers: [(&[&[u8]], Option<&[u8]>); 4] = [
+        (&[b"h2", b"http/1.1"], Some(b"h2")),
+        (&[b"http/1.1", b"h2"], Some(b"h2")),
+        (&[b"http/1.1"], Some(b"http/1.1")),
+        (&[], None),
+    ];
+
+    for (offered, chosen) in offers {
+        let connected =
+            tls::connect_offering(gateway.agent, "localhost", &ca, offered).expect("the certificate is good");
+        assert_eq!(connected.protocol.as_deref(), chosen);
+        let answer = if chosen == Some(b"h2") {
+            Client::on(connected.stream, "localhost:8443").send(&request)
+        } else {
+            let mut connection = Connection::on(connected.stream);
+            connection.send(&request.to_bytes("localhost:8443"));
+            connection.response()
+        };
+        invariants::check(&answer, Some(&id));
+        assert_eq!(answer.json()["result"]["structuredContent"], json!({ "a": 1 }));
+    }
+    assert!(tls::connect_offering(gateway.agent, "localhost", &ca, &[b"http/0.9"]).is_err());
+    assert_eq!(recorder.calls().len(), 4);
 }

@@ -1,6 +1,6 @@
 //! Who a request counts as, once its token was verified and its subject found among the people in force.
 
-use super::{Users, Verified};
+use super::{Asserted, Users, Verified};
 use std::sync::Arc;
 
 // A grant names its subject too, and `store` stands on a lower floor: the type lives there.
@@ -19,17 +19,19 @@ pub struct Principal {
     pub scopes: Arc<[String]>,
     /// The subject's groups, as configured now.
     pub groups: Arc<[String]>,
-    /// The grant behind the token.
-    pub grant: Arc<str>,
-    /// Of this gateway itself, not of an external issuer.
+    /// The grant behind the token; tokens of external issuers have none.
+    pub grant: Option<Arc<str>>,
+    /// Whose token it is: this gateway's own, not an external issuer's.
     pub is_local: bool,
+    /// The person of this gateway it counts as: its own subject, or whom `also` names for an external one.
+    pub person: Option<Arc<str>>,
 }
 
 impl Principal {
     /// The principal of a verified token; `None` when its subject is not configured (any more).
     pub fn of(verified: &Verified, users: &Users) -> Option<Principal> {
-        let groups = match &verified.subject {
-            Subject::User(name) => users.get(name)?.groups.clone(),
+        let (person, groups) = match &verified.subject {
+            Subject::User(name) => (name.clone(), users.get(name)?.groups.clone()),
             // No client acts on its own account until `identity.clients` exists.
             Subject::Client(_) => return None,
         };
@@ -39,9 +41,34 @@ impl Principal {
             client: verified.client.clone(),
             scopes: verified.scopes.clone(),
             groups,
-            grant: verified.grant.clone(),
+            grant: Some(verified.grant.clone()),
             is_local: true,
+            person: Some(person),
         })
+    }
+
+    /// The principal of a verified token of an external issuer. Where `also` says that its subject is a person of this
+    /// gateway, it counts as that person, with their groups beside those that are mapped; client and scopes stay theirs.
+    pub fn external(asserted: &Asserted, users: &Users) -> Principal {
+        let person = match &asserted.subject {
+            Subject::User(name) => users.also(&asserted.issuer, name),
+            Subject::Client(_) => None,
+        };
+        let mut groups = asserted.groups.clone();
+        if let Some(person) = person {
+            let more = person.groups.iter().filter(|group| !asserted.groups.contains(group));
+            groups = asserted.groups.iter().chain(more).cloned().collect();
+        }
+        Principal {
+            issuer: asserted.issuer.clone(),
+            subject: asserted.subject.clone(),
+            client: asserted.client.clone(),
+            scopes: asserted.scopes.clone(),
+            groups,
+            grant: None,
+            is_local: false,
+            person: person.map(|person| person.name.clone()),
+        }
     }
 
     /// The same principal with the groups it has now; `None` when its subject is not configured any more.
@@ -80,6 +107,34 @@ mod tests {
         assert_eq!(groups(&users(&[("alice", &["ops"])])), Some(vec!["ops".to_owned()]));
         assert_eq!(groups(&users(&[("alice", &[])])), Some(vec![]));
         assert_eq!(groups(&users(&[("bob", &["ops"])])), None);
+    }
+
+    fn asserted(subject: Subject) -> Asserted {
+        Asserted {
+            issuer: "https://idp.test".into(),
+            subject,
+            client: "app".into(),
+            scopes: Arc::new([]),
+            groups: Arc::new(["ops".to_owned()]),
+        }
+    }
+
+    #[test]
+    fn an_external_subject_is_the_person_that_also_names_and_nobody_else() {
+        let also = |issuer: &str, subject: &str| crate::config::Also { issuer: issuer.into(), subject: subject.into() };
+        let mut alice = crate::identity::tests::user("alice", &["admins", "ops"]);
+        alice.also = vec![also("https://idp.test", "00u1"), also("https://other.test", "alice")];
+        let users = Users::of([&alice]).unwrap();
+        let of = |subject: Subject| Principal::external(&asserted(subject), &users);
+
+        let known = of(Subject::User("00u1".into()));
+        assert_eq!((known.person.as_deref(), known.is_local), (Some("alice"), false));
+        assert_eq!(*known.groups, ["ops", "admins"]);
+        for other in [Subject::User("alice".into()), Subject::User("00u".into()), Subject::Client("00u1".into())] {
+            let unknown = of(other);
+            assert_eq!(unknown.person, None, "{unknown:?}");
+            assert_eq!(*unknown.groups, ["ops"]);
+        }
     }
 
     #[test]

@@ -6,14 +6,14 @@
 //! Remembering is safe only while revocations arrive: [`Verifier::watch_revocations`] asks the store for them five times
 //! a second, and [`Verifier::is_current`] tells whether that worked lately. The data path asks before it lets a call through.
 
+use super::cache::{Cache, Digest, sha256};
 use super::{Claims, Error, Keys, Principal, Subject, token};
 use crate::clock::Clock;
 use crate::store::{self, Grant, Store};
 use dashmap::DashMap;
-use ring::digest;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -62,7 +62,7 @@ struct Shared {
     keys: Arc<Keys>,
     store: Store,
     clock: Clock,
-    cache: Cache,
+    cache: Cache<Verified>,
     feed: Feed,
     revoked: RevokedLately,
 }
@@ -74,17 +74,6 @@ struct RevokedLately {
     grants: DashMap<String, i64>,
     news: watch::Sender<()>,
 }
-
-/// Tokens that verified, by their SHA-256.
-#[derive(Debug)]
-struct Cache {
-    tokens: DashMap<Digest, Arc<Verified>>,
-    /// The keys of `tokens` in the order they came; what falls off its end is forgotten. Its length is the bound.
-    order: Mutex<VecDeque<Digest>>,
-    capacity: usize,
-}
-
-type Digest = [u8; digest::SHA256_OUTPUT_LEN];
 
 /// How far this process has followed the revocations.
 #[derive(Debug)]
@@ -108,7 +97,7 @@ impl Verifier {
 
     /// How many tokens are remembered.
     pub fn n_cached(&self) -> usize {
-        self.0.cache.tokens.len()
+        self.0.cache.len()
     }
 
     /// What `bearer` stands for at the route whose resource URL is `resource`.
@@ -129,7 +118,7 @@ impl Verifier {
             return Err(Error::WrongAudience);
         }
         if self.0.clock.unix_seconds() >= verified.expires_at {
-            self.0.cache.tokens.remove(&key);
+            self.0.cache.remove(&key);
             return Err(Error::Expired);
         }
         Ok(verified)
@@ -142,7 +131,7 @@ impl Verifier {
 
     /// Whether the grant of `principal` is among the latest revocations this process has seen.
     pub fn is_revoked(&self, principal: &Principal) -> bool {
-        self.0.revoked.grants.contains_key(&*principal.grant)
+        principal.grant.as_ref().is_some_and(|grant| self.0.revoked.grants.contains_key(&**grant))
     }
 
     /// Whether the store was heard within [`FEED_LIMIT`]. If not, a revoked token may still be remembered.
@@ -191,7 +180,7 @@ impl Verifier {
         self.0.cache.insert(key, verified);
         // Revoked between the look-up and the insertion: what dropped revoked tokens may have come too early for this one.
         if self.0.feed.n_applied.load(Ordering::SeqCst) != n_applied {
-            self.0.cache.tokens.remove(&key);
+            self.0.cache.remove(&key);
         }
     }
 
@@ -209,7 +198,7 @@ impl Verifier {
             // Counted before anything is dropped, see `verify_anew`.
             shared.feed.n_applied.fetch_add(1, Ordering::SeqCst);
             let revoked: HashSet<String> = revoked.into_iter().collect();
-            shared.cache.tokens.retain(|_, verified| !revoked.contains(&*verified.grant));
+            shared.cache.retain(|verified| !revoked.contains(&*verified.grant));
             let now = shared.clock.unix_seconds();
             revoked.into_iter().for_each(|grant| _ = shared.revoked.grants.insert(grant, now));
             shared.revoked.news.send_replace(());
@@ -219,7 +208,7 @@ impl Verifier {
     /// Drops what has expired, from memory and, after a while, from the store: neither may grow for ever.
     async fn sweep(&self) {
         let now = self.0.clock.unix_seconds();
-        self.0.cache.tokens.retain(|_, verified| now < verified.expires_at);
+        self.0.cache.retain(|verified| now < verified.expires_at);
         // Every stream has been told by then.
         self.0.revoked.grants.retain(|_, at| now.saturating_sub(*at) < KEPT_AFTER_REVOCATION_SECONDS);
         let long_ago_ms = self.0.clock.unix_ms().saturating_sub(KEPT_AFTER_EXPIRY_MS);
@@ -254,36 +243,6 @@ fn accept(claims: Claims, grant: &Grant, now_ms: i64) -> Result<Verified, Error>
         resource: claims.resource,
         expires_at: claims.expires_at.min(grant.expires_at_ms.div_euclid(1000)),
     })
-}
-
-fn sha256(bytes: &[u8]) -> Digest {
-    let digest = digest::digest(&digest::SHA256, bytes);
-    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
-}
-
-// === impl Cache ===
-
-impl Cache {
-    fn new(capacity: usize) -> Cache {
-        Cache { tokens: DashMap::new(), order: Mutex::new(VecDeque::new()), capacity: capacity.max(1) }
-    }
-
-    fn get(&self, key: &Digest) -> Option<Arc<Verified>> {
-        self.tokens.get(key).map(|entry| entry.value().clone())
-    }
-
-    /// Remembers one token and forgets the oldest beyond the capacity. Every key of `tokens` stands in `order`,
-    /// so bounding the one bounds the other; a key that stands there twice is only forgotten a little early.
-    fn insert(&self, key: Digest, verified: Arc<Verified>) {
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        self.tokens.insert(key, verified);
-        order.push_back(key);
-        while order.len() > self.capacity {
-            if let Some(oldest) = order.pop_front() {
-                self.tokens.remove(&oldest);
-            }
-        }
-    }
 }
 
 // === impl Feed ===

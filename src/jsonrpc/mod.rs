@@ -146,6 +146,21 @@ pub fn batch(text: &[u8], limits: Limits) -> Result<Vec<Span>, Error> {
     message::batch(text, limits)
 }
 
+/// Checks that `text` is one JSON object, as strictly as a message is read: no name twice at any depth, nothing behind it.
+/// What stands in it is the caller's to read, with whatever reader: all of them read the same.
+///
+/// # Errors
+/// The first fault found.
+pub fn check_object(text: &[u8], limits: Limits) -> Result<(), Fault> {
+    let mut scanner = scan::Scanner::new(text, limits, scan::Halves::Refused)?;
+    scanner.space();
+    if scanner.peek() != Some(b'{') {
+        return Err(scanner.unexpected("an object"));
+    }
+    scanner.value()?;
+    scanner.finish()
+}
+
 // === impl Span ===
 
 impl Span {

@@ -34,6 +34,10 @@ pub(super) async fn whole(exchange: &mut Exchange) -> Result<Bytes, Refusal> {
     let mut pieces = Pieces { first: None, rest: BytesMut::new(), announced: announced.unwrap_or(0) };
     loop {
         let read = timeout_at(until, exchange.session.read_request_body()).await;
+        if !matches!(read, Ok(Ok(_))) {
+            // pingora takes a body that it could not read for one that has ended: what comes next must be no request.
+            exchange.session.set_keepalive(None);
+        }
         let slow = || Refusal::http(Code::TooSlow, "the request's body did not come in time");
         let Some(piece) = read.map_err(|_| slow())?.map_err(|_| incomplete())? else {
             break;

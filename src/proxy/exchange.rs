@@ -5,6 +5,7 @@
 
 use super::record::{Facts, Outcome};
 use super::refuse::Refusal;
+use crate::glance::glance;
 use crate::id::RequestId;
 use crate::mcp::sse;
 use crate::metrics::{InFlight, Metrics};
@@ -17,14 +18,14 @@ use http::header::{
     ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
+use pingora::apps::ReusedHttpStream;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, interval_at, timeout};
+use tokio::time::{Instant, sleep};
 
 /// A client that is waiting for a call sees its first bytes within this time.
 const FIRST_BYTES: Duration = Duration::from_secs(1);
@@ -103,22 +104,17 @@ impl Exchange {
         metrics: &Metrics,
         stopping: &ShutdownWatch,
     ) -> Option<Self> {
-        let snapshot = snapshots.load_full();
-        let times = &snapshot.config.timeouts;
-        session.set_pipelining_enabled(true);
-        session.set_read_timeout(Some(times.head.duration()));
-        session.set_write_timeout(Some(times.write.duration()));
-        // pingora limits each read, but not all of them together: a byte every few seconds would hold a connection for ever.
-        let limit = times.keep_alive.duration() + times.head.duration();
-        match timeout(limit, session.read_request()).await {
-            Ok(Ok(true)) => {}
-            Ok(Err(_)) => {
+        // The listener has it whole already (`listener::head`).
+        match session.read_request().await {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(_) => {
                 let _ = session.respond_error(400).await;
                 return None;
             }
-            Ok(Ok(false)) | Err(_) => return None,
         }
         let snapshot = snapshots.load_full();
+        session.set_write_timeout(Some(snapshot.config.timeouts.write.duration()));
         // pingora turns keep-alive off where the framing is doubtful; it must not be turned on again.
         if session.get_keepalive().is_some() {
             session.set_keepalive(Some(snapshot.keep_alive().as_secs().max(1)));
@@ -149,24 +145,26 @@ impl Exchange {
         if is_stopping {
             session.set_keepalive(None);
         }
-        let settings = HttpPersistentSettings::for_session(&session);
-        let stream = session.finish().await.ok().flatten()?;
-        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
+        crate::web::give_back(session).await
     }
 
     /// Waits for `work`, unless the client leaves first. Meanwhile a client that may get an event stream gets one,
     /// with signs of life in it.
     pub(super) async fn while_there<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Gone> {
         let mut work = pin!(work);
-        let first = if self.is_streaming { KEEP_ALIVE } else { FIRST_BYTES };
-        let mut ticks = interval_at(Instant::now() + first, KEEP_ALIVE);
+        // Most often it is there already; then nothing is set up for a wait.
+        if let Some(done) = glance(work.as_mut()).await {
+            return Ok(done);
+        }
         loop {
+            let shows_life = self.may_stream || self.is_streaming;
+            let pause = if self.is_streaming { KEEP_ALIVE } else { FIRST_BYTES };
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(done),
                 // Also resolves when the client sends what it must not send now: then it is over as well.
                 _ = self.session.read_body_or_idle(true) => return Err(Gone),
-                _ = ticks.tick(), if self.may_stream || self.is_streaming => {}
+                () = sleep(pause), if shows_life => {}
             }
             self.begin_stream(None).await?;
             self.write(Bytes::from_static(sse::COMMENT)).await?;

@@ -30,7 +30,7 @@ mod stream;
 mod welcome;
 
 use crate::audit::Audit;
-use crate::identity::{Principal, Verifier};
+use crate::identity::{Fetching, Principal, Verifier};
 use crate::metrics::Metrics;
 use crate::snapshot::{Route, Snapshot};
 use crate::upstream::{Seal, Sessions, Shared};
@@ -56,8 +56,10 @@ pub const MAX_REFUSALS: usize = 64;
 pub struct Gateway {
     /// The configuration in force.
     pub snapshots: Arc<ArcSwap<Snapshot>>,
-    /// Knows which tokens are good.
+    /// Knows which of our tokens are good.
     pub verifier: Verifier,
+    /// Fetches the keys of external issuers.
+    pub fetching: Fetching,
     /// The audit log.
     pub audit: Audit,
     /// Counters.
@@ -86,7 +88,7 @@ impl Gateway {
             Found::Page => return exchange.answer_page(&self.pages).await,
             Found::Preflight => return exchange.answer_preflight().await,
         };
-        let principal = authenticate::principal(exchange, &route, &self.verifier).await?;
+        let principal = authenticate::principal(exchange, &route, self).await?;
         match receive::messages(self, exchange, &route, &principal).await? {
             Incoming::One(received) => self.pass_one(exchange, &route, &principal, &received).await,
             Incoming::Batch(batch) => batch::pass(self, exchange, &route, &principal, batch).await,

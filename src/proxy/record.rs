@@ -219,6 +219,8 @@ fn who(principal: &Principal) -> Who<'_> {
             Subject::Client(id) => audit::Subject::Client(id),
         },
         client: &principal.client,
-        grant: &principal.grant,
+        grant: principal.grant.as_deref(),
+        // For a principal of ours the subject has said it.
+        person: principal.person.as_deref().filter(|_| !principal.is_local),
     }
 }

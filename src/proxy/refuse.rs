@@ -181,12 +181,21 @@ impl Refusal {
     /// With the challenge that tells a client where to get a token for `route` (RFC 9728 §5.1), and, where one was
     /// sent, what is wrong with it (RFC 6750 §3.1). Without a token no error is named (RFC 6750 §3).
     pub(super) fn challenge(self, route: &Route, error: Option<(&str, &str)>) -> Self {
-        self.challenge_scope(route, error, "mcp")
+        let scopes = route.server.scopes.join(" ");
+        self.challenged(route, error, &scopes)
     }
 
-    /// As [`Refusal::challenge`], naming every scope the call needs.
-    pub(super) fn challenge_scope(mut self, route: &Route, error: Option<(&str, &str)>, scope: &str) -> Self {
-        let mut text = format!("Bearer resource_metadata=\"{}\", scope=\"{scope}\"", route.metadata_url);
+    /// As [`Refusal::challenge`], naming every scope the call needs, as the authorization server calls them.
+    pub(super) fn challenge_scope(self, route: &Route, error: Option<(&str, &str)>, scopes: &[String]) -> Self {
+        let names: Vec<String> = scopes.iter().filter_map(|scope| route.server.name_of_scope(scope)).collect();
+        self.challenged(route, error, &names.join(" "))
+    }
+
+    fn challenged(mut self, route: &Route, error: Option<(&str, &str)>, scope: &str) -> Self {
+        let mut text = format!("Bearer resource_metadata=\"{}\"", route.metadata_url);
+        if !scope.is_empty() {
+            text.push_str(&format!(", scope=\"{scope}\""));
+        }
         if let Some((error, description)) = error {
             text.push_str(&format!(", error=\"{error}\", error_description=\"{description}\""));
         }

@@ -103,7 +103,7 @@ impl Reply<'_> {
     async fn whole(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
         let session = answer.session.clone();
         let text = self.read_all(exchange, &mut answer).await?;
-        answer.release(&self.gateway.shared, &self.route.upstream).await;
+        answer.release().await;
         let message = self.accept(exchange, text).map_err(|why| self.failed(&Error::Malformed(why)))?;
         self.deliver(exchange, StatusCode::OK, session, message).await
     }
@@ -113,7 +113,7 @@ impl Reply<'_> {
     async fn refused_by_upstream(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
         let status = answer.status;
         let text = self.read_all(exchange, &mut answer).await?;
-        answer.release(&self.gateway.shared, &self.route.upstream).await;
+        answer.release().await;
         self.gateway.metrics.upstream_error(&self.route.name, Error::Status(0).code());
         let id = self.received.call.id.as_ref();
         let is_missing = status == StatusCode::NOT_FOUND && self.is_legacy();
@@ -156,7 +156,7 @@ impl Reply<'_> {
     async fn acknowledge(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
         let status = answer.status;
         self.drain(exchange, &mut answer).await?;
-        answer.release(&self.gateway.shared, &self.route.upstream).await;
+        answer.release().await;
         if status.is_success() {
             return self.accepted(exchange).await;
         }
@@ -178,7 +178,7 @@ impl Reply<'_> {
     async fn no_stream(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
         let status = answer.status;
         self.drain(exchange, &mut answer).await?;
-        answer.release(&self.gateway.shared, &self.route.upstream).await;
+        answer.release().await;
         match status {
             StatusCode::NOT_FOUND if self.received.session.is_some() => {
                 Err(Refusal::http(Code::Session, "unknown session; initialize a new one").into())
@@ -201,7 +201,7 @@ impl Reply<'_> {
     async fn session_ended(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
         let status = answer.status;
         self.drain(exchange, &mut answer).await?;
-        answer.release(&self.gateway.shared, &self.route.upstream).await;
+        answer.release().await;
         let is_unknown = status == StatusCode::NOT_FOUND;
         if (status.is_success() || is_unknown)
             && let Some(session) = &self.received.session

@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// The end of an upstream's stream is waited for this long after its last message, to keep the connection.
 const LAST_CHUNK: Duration = Duration::from_millis(20);
+/// What has come goes out in writes of about this size, in bytes.
+const MAX_WRITE: usize = 64 * 1024;
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Passes the stream on.
@@ -43,6 +45,7 @@ pub(super) async fn pass_on(reply: &Reply<'_>, exchange: &mut Exchange, answer: 
         welcome: is_lasting.then(|| Welcome::new(reply, exchange)),
         decoder: sse::Decoder::new(reply.limit(exchange)),
         coalesced: Coalesced::default(),
+        early: None,
     };
     pump.run(exchange, answer).await
 }
@@ -58,6 +61,8 @@ struct Pump<'a> {
     welcome: Option<Welcome>,
     decoder: sse::Decoder,
     coalesced: Coalesced,
+    /// The end of the stream, seen while what came before it had yet to go out.
+    early: Option<Result<Option<Bytes>, Error>>,
 }
 
 /// What happened next.
@@ -78,11 +83,15 @@ impl Pump<'_> {
             let mut out = BytesMut::new();
             match self.next(exchange, &mut answer).await? {
                 Next::Read(Ok(Some(piece))) => {
-                    let taken = self.decoder.push(&piece, &mut events);
-                    taken.map_err(|over| self.reply.failed(&Error::TooLarge { limit: over.limit }))?;
-                    let last = events.drain(..).find_map(|event| self.sort(exchange, event, &mut out));
-                    if let Some(last) = last {
-                        return self.conclude(exchange, answer, out, last).await;
+                    let mut piece = Some(piece);
+                    while let Some(next) = piece.take() {
+                        let taken = self.decoder.push(&next, &mut events);
+                        taken.map_err(|over| self.reply.failed(&Error::TooLarge { limit: over.limit }))?;
+                        let last = events.drain(..).find_map(|event| self.sort(exchange, event, &mut out));
+                        if let Some(last) = last {
+                            return self.conclude(exchange, answer, out, last).await;
+                        }
+                        piece = self.at_hand(&mut answer, out.len()).await;
                     }
                 }
                 Next::Read(Ok(None)) => return self.ended(exchange, answer, out).await,
@@ -100,8 +109,25 @@ impl Pump<'_> {
         }
     }
 
+    /// Another piece that has come already, to go out in the same write.
+    async fn at_hand(&mut self, answer: &mut Answer, gathered: usize) -> Option<Bytes> {
+        if gathered >= MAX_WRITE {
+            return None;
+        }
+        match answer.read_now().await? {
+            Ok(Some(piece)) => Some(piece),
+            end => {
+                self.early = Some(end);
+                None
+            }
+        }
+    }
+
     /// Waits for what comes next, while the client is there.
     async fn next(&mut self, exchange: &mut Exchange, answer: &mut Answer) -> Result<Next, End> {
+        if let Some(end) = self.early.take() {
+            return Ok(Next::Read(end));
+        }
         let due = self.coalesced.due();
         let Some(welcome) = &mut self.welcome else {
             return Ok(match due {
@@ -233,7 +259,7 @@ impl Pump<'_> {
     /// Keeps the connection if the upstream has nothing more to say.
     async fn finish(&self, mut answer: Answer) {
         if matches!(tokio::time::timeout(LAST_CHUNK, answer.read()).await, Ok(Ok(None))) {
-            answer.release(&self.reply.gateway.shared, &self.reply.route.upstream).await;
+            answer.release().await;
         } else {
             answer.cut().await;
         }
@@ -247,7 +273,7 @@ impl Pump<'_> {
             return self.conclude(exchange, answer, out, last).await;
         }
         self.coalesced.flush(&mut out);
-        answer.release(&self.reply.gateway.shared, &self.reply.route.upstream).await;
+        answer.release().await;
         if self.may_end() {
             if self.writes_events && !out.is_empty() {
                 exchange.write(out.freeze()).await?;

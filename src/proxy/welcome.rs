@@ -6,7 +6,7 @@
 use super::exchange::Exchange;
 use super::reply::Reply;
 use super::stream::Next;
-use crate::identity::Principal;
+use crate::identity::{Issuer, Principal};
 use crate::mcp::{Verb, sse};
 use crate::policy::Object;
 use crate::snapshot::Snapshot;
@@ -22,6 +22,8 @@ pub(super) struct Welcome {
     stopping: ShutdownWatch,
     snapshots: watch::Receiver<()>,
     revocations: watch::Receiver<()>,
+    /// Of a principal that is not ours: once its settings change, what it vouched for is asked anew.
+    issuer: Option<Arc<Issuer>>,
     /// A hash of the names of the tools the client may see.
     tools: u64,
 }
@@ -33,8 +35,9 @@ impl Welcome {
         // What changed since the request came in is looked at at once.
         snapshots.mark_changed();
         revocations.mark_changed();
+        let issuer = exchange.snapshot.issuers.get(&reply.principal.issuer).cloned();
         let tools = visible_tools(reply, &exchange.snapshot, reply.principal);
-        Welcome { stopping: exchange.stopping.clone(), snapshots, revocations, tools }
+        Welcome { stopping: exchange.stopping.clone(), issuer, snapshots, revocations, tools }
     }
 
     /// Resolves when the gateway stops, or something changed.
@@ -54,6 +57,10 @@ impl Welcome {
         let snapshot = reply.gateway.snapshots.load_full();
         let route = snapshot.routes.get(&*reply.route.name)?;
         if !Arc::ptr_eq(&route.upstream, &reply.route.upstream) || reply.gateway.verifier.is_revoked(reply.principal) {
+            return None;
+        }
+        let issuer = snapshot.issuers.get(&reply.principal.issuer);
+        if issuer.map(Arc::as_ptr) != self.issuer.as_ref().map(Arc::as_ptr) {
             return None;
         }
         let principal = reply.principal.renewed(&snapshot.users)?;

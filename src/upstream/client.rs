@@ -134,7 +134,7 @@ impl Conversation<'_> {
         let mut answer = self.post(message, method).await?;
         let session = answer.session.clone();
         let text = read_message(&mut answer, &Id::from(self.next_id)).await?;
-        answer.release(self.shared, self.upstream).await;
+        answer.release().await;
         match jsonrpc::parse_answer(&text, LIMITS) {
             Ok(Message::Response(response)) => Ok(Reply { text, outcome: response.outcome, session }),
             Ok(_) => Err(Error::Malformed("not a response".to_owned())),

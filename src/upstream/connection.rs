@@ -2,14 +2,16 @@
 //!
 //! Every request is built from nothing: a client's header gets here only if the data path names it.
 
+use super::http2::{self, Lease};
 use super::{Error, Shared, Upstream};
+use crate::glance::glance;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
-use pingora::protocols::http::client::HttpSession;
 use pingora::upstreams::peer::HttpPeer;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -51,9 +53,8 @@ pub struct Answer {
     pub content_type: Option<HeaderValue>,
     /// `Mcp-Session-Id`, as sent.
     pub session: Option<HeaderValue>,
-    /// Boxed, both: an answer is handed from step to step, and is waited for long.
-    session_http: Box<HttpSession>,
-    peer: Box<HttpPeer>,
+    /// Boxed: an answer is handed from step to step, and is waited for long.
+    session_http: Box<Lease>,
     /// `None` for an answer that lasts.
     limits: Option<Limits>,
 }
@@ -89,55 +90,75 @@ impl Send<'_> {
         let limit = self.upstream.timeouts.answer;
         let mut tries = 1;
         loop {
-            let (session, peer, is_reused) = self.connect().await?;
+            let (session, is_reused) = self.connect().await?;
             self.shared.metrics.upstream_connection(&self.upstream.name, is_reused);
             let sent = timeout(limit, self.try_once(path, request, session)).await;
             match sent.map_err(|_| Error::Timeout { what: "answer", limit })? {
                 Ok(session_http) => {
                     let deadline = (!request.is_lasting).then_some(deadline);
-                    return Ok(self.answer(session_http, peer, deadline));
+                    return Ok(self.answer(session_http, deadline));
                 }
                 Err(Error::Lost { has_answered: false, .. })
                     if is_reused && request.is_repeatable && tries < MAX_TRIES =>
                 {
                     tries += 1;
                 }
+                // The server says itself that it has not run, whatever it is.
+                Err(Error::Unprocessed(_)) if tries < MAX_TRIES => tries += 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
     /// A connection to the first of the upstream's addresses that accepts.
-    async fn connect(&self) -> Result<(HttpSession, HttpPeer, bool), Error> {
+    async fn connect(&self) -> Result<(Lease, bool), Error> {
         let mut n_tried = 0;
         loop {
             let peer = self.upstream.dial.peer().await?;
             n_tried += 1;
             match self.connect_to(&peer).await {
-                Ok((session, is_reused)) => return Ok((session, peer, is_reused)),
+                Ok(connected) => return Ok(connected),
+                // A shared connection went while a stream was to be opened on it: nothing was sent yet.
+                Err(Error::Unprocessed(_)) if n_tried < MAX_TRIES => {}
                 Err(Error::Connect(_)) if n_tried < self.upstream.dial.put_back(&peer) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    async fn connect_to(&self, peer: &HttpPeer) -> Result<(HttpSession, bool), Error> {
+    async fn connect_to(&self, peer: &HttpPeer) -> Result<(Lease, bool), Error> {
         let limit = self.upstream.dial.connect_limit();
         let connected = timeout(limit, self.shared.connector.get_http_session(peer)).await;
-        connected.map_err(|_| Error::Timeout { what: "connection", limit })?.map_err(|error| match error.etype() {
+        let connected = connected.map_err(|_| Error::Timeout { what: "connection", limit })?;
+        let lease =
+            |session| Lease::new(session, peer.clone(), &self.shared.connector, self.upstream.dial.idle_limit());
+        connected.map(|(session, is_reused)| (lease(session), is_reused)).map_err(|error| match error.etype() {
             ErrorType::TLSHandshakeFailure | ErrorType::InvalidCert | ErrorType::TLSWantX509Lookup => {
                 Error::Tls(error.to_string())
             }
             ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout => {
                 Error::Timeout { what: "connection", limit }
             }
+            ErrorType::H2Error => Error::Unprocessed(error.to_string()),
             _ => Error::Connect(error.to_string()),
         })
     }
 
-    async fn try_once(&self, path: &str, request: &Request, mut session: HttpSession) -> Result<HttpSession, Error> {
-        let head = self.head(path, request)?;
-        if let Err(broken) = write(&mut session, head, request.body.clone()).await {
+    async fn try_once(&self, path: &str, request: &Request, mut session: Lease) -> Result<Lease, Error> {
+        let mut head = self.head(path, request)?;
+        if session.is_http2() {
+            head = http2::head(head, self.upstream.dial.is_tls())?;
+        }
+        if let Err(broken) = session.write_request_header(Box::new(head)).await {
+            // HTTP/2 only queues it here: it fails where the connection has just gone, and nothing was sent.
+            let is_unsent = session.is_http2() && *broken.etype() == ErrorType::H2Error;
+            let unsent = is_unsent.then(|| Error::Unprocessed(broken.to_string()));
+            return Err(if let Some(unsent) = unsent { unsent } else { why_broken(&mut session, broken).await });
+        }
+        if let Err(broken) = write_body(&mut session, request.body.clone()).await
+            // A stream that ended meanwhile still says why, or holds an answer that needed no more of the request.
+            && (!session.is_http2() || *broken.etype() == ErrorType::WriteTimedout)
+        {
             return Err(why_broken(&mut session, broken).await);
         }
         loop {
@@ -172,7 +193,7 @@ impl Send<'_> {
         Ok(head)
     }
 
-    fn answer(&self, session_http: HttpSession, peer: HttpPeer, deadline: Option<Instant>) -> Answer {
+    fn answer(&self, session_http: Lease, deadline: Option<Instant>) -> Answer {
         let (status, content_type, session) = match session_http.response_header() {
             Some(head) => {
                 (head.status, head.headers.get(CONTENT_TYPE).cloned(), head.headers.get("mcp-session-id").cloned())
@@ -181,8 +202,7 @@ impl Send<'_> {
         };
         let (idle, total) = (self.upstream.timeouts.idle, self.upstream.timeouts.total);
         let limits = deadline.map(|deadline| Limits { idle, deadline, total });
-        let (session_http, peer) = (Box::new(session_http), Box::new(peer));
-        Answer { status, content_type, session, session_http, peer, limits }
+        Answer { status, content_type, session, session_http: Box::new(session_http), limits }
     }
 
     /// The path of a redirect that stays with this upstream: our headers carry its credential, which is for nobody else.
@@ -205,8 +225,7 @@ impl Send<'_> {
     }
 }
 
-async fn write(session: &mut HttpSession, head: RequestHeader, body: Bytes) -> pingora::Result<()> {
-    session.write_request_header(Box::new(head)).await?;
+async fn write_body(session: &mut Lease, body: Bytes) -> pingora::Result<()> {
     if !body.is_empty() {
         session.write_request_body(body, true).await?;
     }
@@ -215,7 +234,7 @@ async fn write(session: &mut HttpSession, head: RequestHeader, body: Bytes) -> p
 
 /// Why a request could not be written: a server that refuses our certificate says so and closes, and what it said is
 /// still there to be read.
-async fn why_broken(session: &mut HttpSession, broken: pingora::BError) -> Error {
+async fn why_broken(session: &mut Lease, broken: pingora::BError) -> Error {
     if *broken.etype() == ErrorType::WriteError
         && let Err(refusal @ Error::Tls(_)) = session.read_response_header().await.map_err(before_answer)
     {
@@ -232,6 +251,7 @@ fn before_answer(error: pingora::BError) -> Error {
         }
         // Not pingora's own words: they hold all that was read, cookies and credentials included.
         ErrorType::InvalidHTTPHeader => Error::Malformed("no HTTP response".to_owned()),
+        _ if http2::is_unprocessed(&error) => Error::Unprocessed(error.to_string()),
         _ if is_refusal_of_our_certificate(&error) => Error::Tls(error.to_string()),
         _ => Error::Lost { cause: error.to_string(), has_answered: false },
     }
@@ -293,6 +313,12 @@ impl Answer {
         read.map_err(|error| Error::Lost { cause: error.to_string(), has_answered: true })
     }
 
+    /// The next piece of the body, if it is there already; `Some(Ok(None))` at its end.
+    pub async fn read_now(&mut self) -> Option<Result<Option<Bytes>, Error>> {
+        let read = glance(pin!(self.session_http.read_response_body())).await?;
+        Some(read.map_err(|error| Error::Lost { cause: error.to_string(), has_answered: true }))
+    }
+
     /// Reads a body of at most `limit` bytes to its end.
     ///
     /// # Errors
@@ -315,9 +341,8 @@ impl Answer {
     }
 
     /// Gives the connection back to the pool; only for answers read to their end.
-    pub async fn release(self, shared: &Shared, upstream: &Upstream) {
-        let idle = Some(upstream.dial.idle_limit());
-        shared.connector.release_http_session(*self.session_http, &*self.peer, idle).await;
+    pub async fn release(self) {
+        self.session_http.release().await;
     }
 
     /// Cuts the connection: what else it may bring is of no use.

@@ -9,6 +9,7 @@ mod definitions;
 mod dial;
 mod error;
 mod event_id;
+mod http2;
 mod request_state;
 mod seal;
 mod session;

@@ -5,6 +5,7 @@ mod body_size;
 mod discovery;
 mod encoding;
 mod headers;
+mod http2;
 mod json_rpc;
 mod lists;
 mod metrics;

@@ -1,5 +1,6 @@
 //! Servers and clients built on the official SDKs, as `tests/setup` installs them. The programs are in `tests/sdk`.
 
+use super::http::{Request, Response};
 use super::process::{self, Server};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -84,6 +85,51 @@ impl Client {
             |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?} of {self:?}"));
         finished.stdout.lines().map(parse).collect()
     }
+}
+
+/// npm `oidc-provider`: an authorization server as others run it.
+pub(crate) struct Idp {
+    /// Its issuer.
+    pub(crate) issuer: String,
+    address: std::net::SocketAddr,
+    _server: Server,
+}
+
+// === impl Idp ===
+
+impl Idp {
+    #[track_caller]
+    pub(crate) fn start() -> Idp {
+        let mut server = Server::spawn("idp.mjs", &mut sdk_program("idp.mjs"));
+        let port = server.line("listening ").unwrap_or_else(|said| panic!("the issuer did not start: {said}"));
+        let address = format!("127.0.0.1:{port}").parse().expect("a port");
+        Idp { issuer: format!("http://{address}"), address, _server: server }
+    }
+
+    /// A token of the client `machine` for this resource, by its own grant.
+    #[track_caller]
+    pub(crate) fn machine_token(&self, resource: &str) -> String {
+        let form = format!("grant_type=client_credentials&scope=mcp.use&resource={resource}");
+        let request = Request::post("/token")
+            .header("Authorization", "Basic bWFjaGluZTpvZi10aGUtbWFjaGluZQ==")
+            .header("Content-Type", "application/x-www-form-urlencoded")
+            .body(form);
+        access_token(&request.send(self.address))
+    }
+
+    /// Everything that a login of this person with the client `app` brings: `access_token`, `id_token`.
+    #[track_caller]
+    pub(crate) fn login(&self, account: &str, resource: &str) -> Value {
+        let response = Request::get(&format!("/test/login?account={account}&resource={resource}")).send(self.address);
+        access_token(&response);
+        response.json()
+    }
+}
+
+#[track_caller]
+fn access_token(response: &Response) -> String {
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.json()["access_token"].as_str().expect("a token").to_owned()
 }
 
 // === impl Peer ===

@@ -5,7 +5,7 @@ use super::code::code;
 use super::{Source, complains, none, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
-// === Refusals: src/proxy/refuse.rs, src/upstream/error.rs, docs/refusals.md ===
+// === Refusals: src/listener/head.rs, src/proxy/refuse.rs, src/upstream/error.rs, docs/refusals.md ===
 
 /// Code → HTTP status and JSON-RPC code, as often as it is written with other numbers.
 type Refusals = BTreeMap<String, BTreeSet<(String, String)>>;
@@ -215,7 +215,8 @@ fn declared(source: &Source) -> Vec<String> {
 
 #[test]
 fn every_refusal_is_in_the_docs_with_its_numbers() {
-    let code = refusals_in_code(&Source::read("src/proxy/refuse.rs").text, &Source::read("src/upstream/error.rs").text);
+    let tables = ["src/listener/head.rs", "src/proxy/refuse.rs"].map(|path| Source::read(path).text).concat();
+    let code = refusals_in_code(&tables, &Source::read("src/upstream/error.rs").text);
     assert!(code.len() > 30, "the tables in code are read: {code:?}");
     none(differing_refusals(&code, &refusals_in_docs(&Source::read("docs/refusals.md").text)));
 }

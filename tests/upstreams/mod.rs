@@ -4,6 +4,7 @@ mod asks;
 mod batches;
 mod failures;
 mod http;
+mod http2;
 mod ids;
 mod rounds;
 mod session_streams;
