@@ -65,16 +65,19 @@ export async function fetching(url, init) {
   const isStream = response.headers.get('content-type')?.startsWith('text/event-stream');
   if (nCuts === 0 || init?.method !== 'POST' || !isStream) return response;
   const reader = response.body.getReader();
+  let isBroken = false;
   const body = new ReadableStream({
     async pull(controller) {
+      if (isBroken) {
+        controller.error(new Error('the connection broke'));
+        return reader.cancel();
+      }
       const { done, value } = await reader.read();
       if (done) return controller.close();
       controller.enqueue(value);
-      // A comment is no event, and from one without an id nobody can go on.
-      if (!/^id:/m.test(Buffer.from(value))) return;
-      nCuts -= 1;
-      controller.error(new Error('the connection broke'));
-      await reader.cancel();
+      // A comment is no event, and from one without an id nobody can go on. What is queued must be read before it breaks.
+      isBroken = nCuts > 0 && /^id:/m.test(Buffer.from(value));
+      if (isBroken) nCuts -= 1;
     },
   });
   return new Response(body, { status: response.status, headers: response.headers });
