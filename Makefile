@@ -28,8 +28,18 @@ lint: ## Format, clippy, and (where cargo-deny is installed) licences and source
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check bans licenses sources; \
 	else echo "make lint: cargo-deny is not installed, so deny.toml was not looked at"; fi
 
-bench: ## Not there yet: what a call costs, side by side with others
-	@echo "make bench comes with step 2 (both eras, the first honest numbers)" >&2; exit 2
+# Short: make bench ROUNDS=1 SECONDS=0.5. One part: make bench ONLY="1 KiB" (its title has this in it) or ONLY=idle.
+ROUNDS ?= 3
+SECONDS ?= 3
+STREAMS ?= 9000
+bench: ## What a call costs beside nginx and a bare proxy: tables in docs/performance.md; ROUNDS=1 SECONDS=0.5 is a short one
+	@scripts/need cmake cc
+	@scripts/need taskset nginx valgrind || echo "make bench: goes on without what is missing, and says so in its tables" >&2
+	cargo build --locked --release
+	cd bench && cargo build --locked --release --workspace
+	"$(CARGO_TARGET_DIR)/release/bench" --gateway "$(CARGO_TARGET_DIR)/release/portcullis" --rounds $(ROUNDS) \
+		--seconds $(SECONDS) --streams $(STREAMS) --only "$(ONLY)" --keep "$(KEEP)" --http2 "$(HTTP2)" \
+		--write "$(if $(ONLY),,docs/performance.md)"
 
 verify: ## Not there yet: hostile probes against the running confinement
 	@echo "make verify comes with step 4 (the sandbox upstream)" >&2; exit 2

@@ -27,15 +27,38 @@ pub struct Metrics {
     dropped_messages: IntCounterVec,
     tokens_cached: IntGauge,
     revocations_current: IntGauge,
-    issuer_fetches: IntCounterVec,
-    issuer_keys: IntGaugeVec,
-    issuer_keys_at: IntGaugeVec,
+    issuers: OfIssuers,
     audit_available: IntGauge,
     audit_dropped: IntGauge,
     config_reloads: IntCounterVec,
     config_failed: IntGauge,
     config_loaded_at: IntGauge,
     config_info: IntGaugeVec,
+}
+
+/// Of the keys of external issuers.
+struct OfIssuers {
+    fetches: IntCounterVec,
+    keys: IntGaugeVec,
+    keys_at: IntGaugeVec,
+}
+
+impl OfIssuers {
+    fn new(made: &Maker) -> Self {
+        OfIssuers {
+            fetches: made.counters(
+                "issuer_fetches_total",
+                "Fetches of the keys of external issuers, by result.",
+                &["issuer", "result"],
+            ),
+            keys: made.gauges("issuer_keys", "Keys of the issuer that can verify its tokens.", &["issuer"]),
+            keys_at: made.gauges(
+                "issuer_keys_fetched_timestamp_seconds",
+                "When the issuer's keys were fetched the last time.",
+                &["issuer"],
+            ),
+        }
+    }
 }
 
 /// From below a millisecond, where a proxied call should be, to the minutes that a held one may take.
@@ -139,17 +162,7 @@ impl Metrics {
             ),
             tokens_cached: made.gauge("tokens_cached", "Verified tokens kept in memory."),
             revocations_current: made.gauge("revocations_current", "1 while revocations are known to be up to date."),
-            issuer_fetches: made.counters(
-                "issuer_fetches_total",
-                "Fetches of the keys of external issuers, by result.",
-                &["issuer", "result"],
-            ),
-            issuer_keys: made.gauges("issuer_keys", "Keys of the issuer that can verify its tokens.", &["issuer"]),
-            issuer_keys_at: made.gauges(
-                "issuer_keys_fetched_timestamp_seconds",
-                "When the issuer's keys were fetched the last time.",
-                &["issuer"],
-            ),
+            issuers: OfIssuers::new(&made),
             audit_available: made.gauge("audit_available", "1 while the audit log can be written."),
             audit_dropped: made
                 .gauge("audit_records_dropped", "Result records that could not be written since the start."),
@@ -265,14 +278,14 @@ impl Metrics {
 
     /// The keys of an external issuer were fetched.
     pub fn issuer_fetched(&self, issuer: &str, n_keys: usize, unix_seconds: i64) {
-        self.issuer_fetches.with_label_values(&[issuer, "ok"]).inc();
-        self.issuer_keys.with_label_values(&[issuer]).set(i64::try_from(n_keys).unwrap_or(i64::MAX));
-        self.issuer_keys_at.with_label_values(&[issuer]).set(unix_seconds);
+        self.issuers.fetches.with_label_values(&[issuer, "ok"]).inc();
+        self.issuers.keys.with_label_values(&[issuer]).set(i64::try_from(n_keys).unwrap_or(i64::MAX));
+        self.issuers.keys_at.with_label_values(&[issuer]).set(unix_seconds);
     }
 
     /// They could not be.
     pub fn issuer_fetch_failed(&self, issuer: &str) {
-        self.issuer_fetches.with_label_values(&[issuer, "failed"]).inc();
+        self.issuers.fetches.with_label_values(&[issuer, "failed"]).inc();
     }
 
     /// Whether the audit log can be written, and how many result records were lost.

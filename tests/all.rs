@@ -30,6 +30,7 @@ mod audit_log;
 mod metrics;
 mod tls_listener;
 
+mod bench;
 mod cli;
 mod reload;
 

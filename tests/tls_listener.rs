@@ -12,6 +12,9 @@ use std::os::unix::fs::PermissionsExt as _;
 
 const RULES: &str = r#"- { name: everything, tools: ["up/*"], allow: {} }"#;
 
+/// What a client offers by ALPN, and what it gets.
+type Offer<'a> = (&'a [&'a [u8]], Option<&'a [u8]>);
+
 fn launch(recorder: &Recorder, ca: &Identity) -> Launch {
     let identity = ca.sign(&["localhost"]);
     let own = "public_url: https://localhost:8443\ntls: { cert: own.pem, key: own.key }\n";
@@ -103,7 +106,7 @@ fn over_tls_the_client_chooses_the_version_of_http() {
     let gateway: Gateway = launch(&recorder, &ca).start();
     let agent = gateway.agent("alice", "up");
     let (request, id) = agent.request("tools/call", json!({ "name": "echo", "arguments": { "a": 1 } }));
-    let offers: [(&[&[u8]], Option<&[u8]>); 4] = [
+    let offers: [Offer<'_>; 4] = [
         (&[b"h2", b"http/1.1"], Some(b"h2")),
         (&[b"http/1.1", b"h2"], Some(b"h2")),
         (&[b"http/1.1"], Some(b"http/1.1")),

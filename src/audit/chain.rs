@@ -118,12 +118,13 @@ pub(super) fn push_number(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// Adds `bytes` in lower-case hexadecimal.
-pub(super) fn push_hex(out: &mut Vec<u8>, bytes: &[u8]) {
-    for byte in bytes {
-        out.push(DIGITS[usize::from(byte >> 4)]);
-        out.push(DIGITS[usize::from(byte & 15)]);
+/// Adds `hash` in lower-case hexadecimal.
+pub(super) fn push_hex(out: &mut Vec<u8>, hash: &[u8; 32]) {
+    let mut digits = [0; 64];
+    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(hash) {
+        *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
     }
+    out.extend_from_slice(&digits);
 }
 
 // === impl Hash ===

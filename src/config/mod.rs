@@ -451,7 +451,7 @@ pub struct Limits {
     pub nodes: u32,
     /// A JSON answer of an upstream, and one event of a streamed one.
     pub answer: ByteSize,
-    /// Verified tokens kept in memory.
+    /// Verified tokens kept in memory: our own, and of each external issuer as many.
     pub tokens: u32,
     /// A request's head: request line and header fields.
     pub head: ByteSize,

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use pingora::tls::ServerConfig;
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -122,7 +122,7 @@ impl Certificate {
 }
 
 impl Pair {
-    fn read(cert: &PathBuf, key: &PathBuf) -> Result<Pair, String> {
+    fn read(cert: &Path, key: &Path) -> Result<Pair, String> {
         let text = std::fs::read(cert).map_err(|why| format!("{}: {why}", cert.display()))?;
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&text)
             .collect::<Result<_, _>>()

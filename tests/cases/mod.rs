@@ -6,6 +6,7 @@ mod discovery;
 mod encoding;
 mod headers;
 mod http2;
+mod issuers;
 mod json_rpc;
 mod lists;
 mod metrics;

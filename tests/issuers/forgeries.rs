@@ -119,7 +119,7 @@ fn a_token_without_a_good_signature_is_refused() {
         ("left out".to_owned(), signed.to_owned()),
         ("cut".to_owned(), good[..good.len() - 4].to_owned()),
         ("padded".to_owned(), format!("{good}==")),
-        ("with a line break".to_owned(), format!("{signed}.{}%0a", signature)),
+        ("with a line break".to_owned(), format!("{signed}.{signature}%0a")),
         ("four parts".to_owned(), format!("{good}.{signature}")),
         ("of zeros".to_owned(), format!("{signed}.{}", URL_SAFE_NO_PAD.encode([0; 64]))),
         ("in DER".to_owned(), format!("{signed}.{}", URL_SAFE_NO_PAD.encode([0x30, 6, 2, 1, 1, 2, 1, 1]))),

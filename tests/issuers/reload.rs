@@ -53,7 +53,7 @@ fn a_configuration_with_a_broken_issuer_is_refused_and_the_old_one_stays() {
     ] {
         gate.gateway.rewrite(&config(&gate.recorder.url(), &broken));
         let refused = gate.gateway.reload();
-        assert!(!refused.status.success() && refused.stderr.contains(said), "{said}: {refused:?}");
+        assert!(!refused.status.success() && refused.stdout.contains(said), "{said}: {refused:?}");
         gate.passes(said, &good);
     }
 }

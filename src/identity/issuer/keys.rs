@@ -8,7 +8,6 @@
 use super::discovery::{self, Place};
 use super::jwk::Key;
 use crate::clock::Clock;
-use crate::config::Algorithm;
 use crate::fetch::Fetcher;
 use crate::metrics::Metrics;
 use arc_swap::ArcSwap;
@@ -78,11 +77,12 @@ impl Keys {
         Keys { place, known: ArcSwap::default(), plan: Mutex::new(plan) }
     }
 
-    /// The keys of this name for this algorithm. None where nothing is known, or what is known is too old to be trusted.
-    pub(super) fn find(&self, kid: &str, alg: Algorithm) -> Vec<Arc<Key>> {
+    /// The keys of this name; two of different kinds may share one (RFC 7517 §4.5). None where nothing is known, or what
+    /// is known is too old to be trusted.
+    pub(super) fn find(&self, kid: &str) -> Vec<Arc<Key>> {
         let known = self.known.load();
-        let fitting = known.keys.iter().filter(|key| key.kid == kid && key.fits(alg));
-        if known.is_trusted_at(Instant::now()) { fitting.cloned().collect() } else { Vec::new() }
+        let named = known.keys.iter().filter(|key| key.kid == kid);
+        if known.is_trusted_at(Instant::now()) { named.cloned().collect() } else { Vec::new() }
     }
 
     /// Whether this key still counts.

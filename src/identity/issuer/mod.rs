@@ -90,7 +90,7 @@ impl Issuers {
             let path = Path::root().key("identity").key("issuers").index(at);
             match Issuer::build(settings, capacity, loaded, &path, before) {
                 Ok(issuer) => list.push(issuer),
-                Err(problem) => problems.push(problem),
+                Err(more) => problems.extend(more),
             }
         }
         if problems.is_empty() { Ok(Issuers(list)) } else { Err(problems) }
@@ -136,6 +136,16 @@ pub async fn keep_fresh(in_force: impl Fn() -> Arc<Issuers>, with: Fetching) {
     }
 }
 
+/// The file of `tls.ca`, as it stands and as it is used.
+fn read_ca(settings: &config::Issuer, loaded: &config::Loaded) -> Result<Option<(Vec<u8>, Authorities)>, String> {
+    let Some(file) = &settings.tls.ca else {
+        return Ok(None);
+    };
+    let pem = std::fs::read(loaded.resolve(file)).map_err(|why| format!("cannot read {}: {why}", file.display()))?;
+    let authorities = Authorities::of_pem(&pem)?;
+    Ok(Some((pem, authorities)))
+}
+
 // === impl Issuer ===
 
 impl Issuer {
@@ -145,25 +155,20 @@ impl Issuer {
         loaded: &config::Loaded,
         path: &Path,
         before: &[Arc<Issuer>],
-    ) -> Result<Arc<Issuer>, Problem> {
-        let at_ca = || path.key("tls").key("ca");
-        let read = |file: &std::path::PathBuf| {
-            std::fs::read(loaded.resolve(file))
-                .map_err(|why| Problem::new(at_ca(), format!("cannot read {}: {why}", file.display())))
-        };
-        let ca = settings.tls.ca.as_ref().map(read).transpose()?;
-        let authorities = ca.as_deref().map(Authorities::of_pem).transpose();
-        let authorities = authorities.map_err(|why| Problem::new(at_ca(), why))?;
+    ) -> Result<Arc<Issuer>, Vec<Problem>> {
+        let ca = read_ca(settings, loaded).map_err(|why| vec![Problem::new(path.key("tls").key("ca"), why)])?;
+        let (ca, authorities) = ca.unzip();
         let parsed = settings.jwks_url.as_deref().map(Url::parse).transpose();
-        let jwks_url = parsed.map_err(|why| Problem::new(path.key("jwks_url"), format!("not a URL: {why}")))?;
+        let jwks_url = parsed.map_err(|why| vec![Problem::new(path.key("jwks_url"), format!("not a URL: {why}"))])?;
         let same = |it: &&Arc<Issuer>| *it.name == *settings.issuer && it.ca == ca;
         if let Some(known) = before.iter().find(|it| same(it) && it.settings == *settings && it.capacity == capacity) {
             return Ok(Arc::clone(known));
         }
         let kept = before.iter().find(|it| same(it) && it.settings.jwks_url == settings.jwks_url);
-        let keys = kept
-            .map(|it| Arc::clone(&it.keys))
-            .unwrap_or_else(|| Arc::new(Keys::new(Place { issuer: settings.issuer.clone(), jwks_url, authorities })));
+        let keys = match kept {
+            Some(kept) => Arc::clone(&kept.keys),
+            None => Arc::new(Keys::new(Place { issuer: settings.issuer.clone(), jwks_url, authorities })),
+        };
         Ok(Arc::new(Issuer {
             name: settings.issuer.as_str().into(),
             settings: settings.clone(),
@@ -209,9 +214,9 @@ impl Issuer {
         let signature = token::signature(parts.signature)?;
         // Before the key: what is wrong in any case must not make us look for one.
         let claims = token::claims(parts.payload, &self.settings, with.clock.unix_seconds())?;
-        let mut keys = self.keys.find(&header.kid, header.alg);
+        let mut keys = self.keys.find(&header.kid);
         if keys.is_empty() && self.keys.ask_for_unknown(with).await {
-            keys = self.keys.find(&header.kid, header.alg);
+            keys = self.keys.find(&header.kid);
         }
         if keys.is_empty() && !self.keys.is_known() {
             return Err(Error::NoKeys(Arc::clone(&self.name)));
@@ -220,6 +225,7 @@ impl Issuer {
             return Err(Error::UnknownKey);
         }
         let message = parts.message.as_bytes();
+        // A key that is not for this algorithm has signed nothing by it.
         let signer = keys.into_iter().find(|key| key.has_signed(header.alg, message, &signature));
         Ok(self.remembered(claims, signer.ok_or(Error::Signature)?))
     }

@@ -98,8 +98,8 @@ pub(super) fn claims(part: &str, settings: &config::Issuer, now: i64) -> Result<
     Ok(Claims {
         subject,
         audience: audience(&payload)?,
-        scopes: mapped(scopes(&payload)?, &settings.scopes),
-        groups: mapped(groups(&payload, &settings.groups_claim)?, &settings.groups),
+        scopes: mapped(&scopes(&payload)?, &settings.scopes),
+        groups: mapped(&groups(&payload, &settings.groups_claim)?, &settings.groups),
         client,
         expires_at,
     })
@@ -206,7 +206,7 @@ fn found<'a>(payload: &'a Object, claim: &str) -> Option<&'a Value> {
 }
 
 /// Only what is written counts, under the name that is written.
-fn mapped(theirs: Vec<String>, names: &std::collections::BTreeMap<String, String>) -> Arc<[String]> {
+fn mapped(theirs: &[String], names: &std::collections::BTreeMap<String, String>) -> Arc<[String]> {
     let ours: BTreeSet<&String> = theirs.iter().filter_map(|name| names.get(name)).collect();
     ours.into_iter().cloned().collect()
 }
