@@ -171,6 +171,36 @@ impl Case {
         case
     }
 
+    /// Many calls at once in one session, or from one client: each gets its own answer, progress and questions.
+    fn crowd() -> Case {
+        let calls: Vec<Value> = (0..8)
+            .flat_map(|n| {
+                let prompt = format!("number {n}");
+                [
+                    json!({ "call": "test_sampling", "arguments": { "prompt": prompt } }),
+                    json!({ "call": "test_elicitation", "arguments": { "message": prompt } }),
+                    json!({ "call": "test_tool_with_progress", "progress": true }),
+                    json!({ "call": "add", "arguments": { "a": n, "b": 1 } }),
+                ]
+            })
+            .collect();
+        let steps =
+            vec![json!({ "list": "tools" }), json!({ "together": calls }), json!({ "call": "test_simple_text" })];
+        Case { steps, ..Case::fixture() }
+    }
+
+    /// A client whose connection breaks in the middle of an answer, and that comes back for the rest.
+    fn broken() -> Case {
+        let steps = vec![
+            json!({ "list": "tools" }),
+            json!({ "call": "test_tool_with_progress", "progress": true, "cut": true }),
+            json!({ "call": "test_sampling", "arguments": { "prompt": "Where were we?" }, "cut": true }),
+            json!({ "call": "test_structured_content", "cut": true }),
+            json!({ "call": "test_simple_text" }),
+        ];
+        Case { steps, ..Case::fixture() }
+    }
+
     /// The same for a client that knows no such streams.
     fn without_listening(mut self) -> Case {
         self.steps.retain(|step| step.get("listen").is_none() && step.get("hear").is_none_or(|n| n == 3));
@@ -373,6 +403,28 @@ fn fastmcp_client_that_tries_the_newer_era_gets_everything() {
 #[test]
 fn fastmcp_client_of_the_newer_era_gets_everything() {
     Case::modern_fixture().without_listening().hold_for(Client::FastMcpModern);
+}
+
+// === In trouble ===
+
+#[test]
+fn typescript_v1_client_calls_many_tools_at_once() {
+    Case::crowd().hold_for(Client::TypeScriptV1);
+}
+
+#[test]
+fn typescript_v2_client_of_the_newer_era_calls_many_tools_at_once() {
+    Case::crowd().hold_for(Client::TypeScriptV2Modern);
+}
+
+#[test]
+fn typescript_v1_client_whose_connection_breaks_gets_the_rest() {
+    Case::broken().hold_for(Client::TypeScriptV1);
+}
+
+#[test]
+fn typescript_v2_client_whose_connection_breaks_gets_the_rest() {
+    Case::broken().hold_for(Client::TypeScriptV2);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 // The official TypeScript SDK v1 as a client. It knows only the older era.
 import { load } from './packages.mjs';
-import { capabilities, input, run } from './steps.mjs';
+import { capabilities, fetching, input, run } from './steps.mjs';
 
 const { Client } = load('@modelcontextprotocol/sdk/client/index.js');
 const { StreamableHTTPClientTransport } = load('@modelcontextprotocol/sdk/client/streamableHttp.js');
@@ -13,7 +13,7 @@ const schemas = {
 };
 const client = new Client({ name: 'client-v1', version: '1.0.0' }, { capabilities });
 const headers = input.token ? { Authorization: `Bearer ${input.token}` } : {};
-const transport = new StreamableHTTPClientTransport(new URL(input.url), { requestInit: { headers } });
+const transport = new StreamableHTTPClientTransport(new URL(input.url), { fetch: fetching, requestInit: { headers } });
 await run(
   () => client.connect(transport),
   client,

@@ -3,10 +3,11 @@
 // With --trusting it believes any Host and Origin.
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
+import { Readable } from 'node:stream';
 import { offer } from './fixture_surface.mjs';
 import { load } from './packages.mjs';
 
-const { toNodeHandler } = load('@modelcontextprotocol/node');
+const { toWebRequest } = load('@modelcontextprotocol/node');
 const {
   WebStandardStreamableHTTPServerTransport,
   createMcpHandler,
@@ -86,5 +87,17 @@ async function fetch(request) {
   return stranger ?? ((await isLegacyRequest(request)) ? legacy(request) : modern.fetch(request));
 }
 
-const server = createServer(toNodeHandler({ fetch }));
+// The SDK's own adapter notices only at its next write that a client has gone; until then a stream counts as taken, and
+// the client that comes back for it is refused.
+async function serve(incoming, outgoing) {
+  const gone = new AbortController();
+  outgoing.on('close', () => gone.abort());
+  const response = await fetch(await toWebRequest(incoming, undefined, { signal: gone.signal }));
+  outgoing.writeHead(response.status, Object.fromEntries(response.headers)).flushHeaders();
+  const body = Readable.fromWeb(response.body ?? new Blob().stream());
+  outgoing.on('close', () => body.destroy());
+  body.on('error', () => outgoing.destroy()).pipe(outgoing);
+}
+
+const server = createServer(serve);
 server.listen(0, '127.0.0.1', () => console.log(`listening ${server.address().port}`));

@@ -54,6 +54,35 @@ const answers = {
   }),
 };
 
+// === A connection that breaks ===
+
+/** How many streams are still to be cut. */
+let nCuts = 0;
+
+/** What the transports fetch with: cuts a stream off after its first event, where a step wants it. */
+export async function fetching(url, init) {
+  const response = await fetch(url, init);
+  const isStream = response.headers.get('content-type')?.startsWith('text/event-stream');
+  if (nCuts === 0 || init?.method !== 'POST' || !isStream) return response;
+  const reader = response.body.getReader();
+  let isBroken = false;
+  const body = new ReadableStream({
+    async pull(controller) {
+      if (isBroken) {
+        controller.error(new Error('the connection broke'));
+        return reader.cancel();
+      }
+      const { done, value } = await reader.read();
+      if (done) return controller.close();
+      controller.enqueue(value);
+      // A comment is no event, and from one without an id nobody can go on. What is queued must be read before it breaks.
+      isBroken = nCuts > 0 && /^id:/m.test(Buffer.from(value));
+      if (isBroken) nCuts -= 1;
+    },
+  });
+  return new Response(body, { status: response.status, headers: response.headers });
+}
+
 // === Steps ===
 
 /** What the server told since it was last asked for. */
@@ -91,6 +120,7 @@ async function take(client, step) {
 
 /** Calls a tool; `progress` takes what it reports. One that is abandoned is cancelled at the first report. */
 function callTool(call, step, progress) {
+  nCuts = step.cut ? 1 : 0;
   const abandoning = new AbortController();
   const onprogress = (one) => {
     progress.push(one);
@@ -102,6 +132,18 @@ function callTool(call, step, progress) {
     ...(step.meta === undefined ? {} : { _meta: step.meta }),
   };
   return call(params, step.progress || step.abandon ? { onprogress, signal: abandoning.signal } : {});
+}
+
+/** Takes these steps all at once. In which order the server asks meanwhile is chance. */
+async function together(steps, take) {
+  const taken = steps.map((step) => {
+    const progress = [];
+    return outcome(() => take(step, progress)).then((done) => ({ ...done, progress }));
+  });
+  const result = await Promise.all(taken);
+  const plain = asked.map(({ method, params: { _meta, ...params } }) => ({ method, params }));
+  asked = plain.toSorted((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
+  return { result };
 }
 
 function about(client) {
@@ -136,7 +178,11 @@ export async function run(connect, client, call, handle) {
   if (connected.error) process.exit(0);
   for (const step of input.steps) {
     const progress = [];
-    const done = await outcome(() => ('call' in step ? callTool(call, step, progress) : take(client, step)));
+    const one = (step, progress) => ('call' in step ? callTool(call, step, progress) : take(client, step));
+    const done = await ('together' in step
+      ? together(step.together, one)
+      : outcome(() => one(step, progress)));
+    if (step.cut && nCuts > 0) throw new Error('there was nothing to cut');
     say({ ...done, ...(step.progress && { progress }), ...(asked.length > 0 && { asked }) });
     asked = [];
   }
