@@ -67,7 +67,13 @@ impl Streams {
     }
 
     fn advance(&mut self, at: usize, template: &Template) {
-        if let Step::Done(_) | Step::Broken(_) = self.open[at].advance(template, &mut self.piece) {
+        let why = match self.open[at].advance(template, &mut self.piece) {
+            Step::Waiting => None,
+            Step::Done(done) => Some(format!("it ended: {:?}", done.fault)),
+            Step::Broken(fault) => Some(fault),
+        };
+        if let Some(why) = why {
+            eprintln!("stream {at} of {}: {why}", self.open.len());
             self.broken += 1;
         }
         if !self.has_event[at] && self.open[at].has_event() {
