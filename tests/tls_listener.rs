@@ -14,9 +14,6 @@ use tokio::time::Instant;
 
 const RULES: &str = r#"- { name: everything, tools: ["up/*"], allow: {} }"#;
 
-/// What a client offers by ALPN, and what it gets.
-type Offer<'a> = (&'a [&'a [u8]], Option<&'a [u8]>);
-
 fn launch(recorder: &Recorder, ca: &Identity) -> Launch {
     let identity = ca.sign(&["localhost"]);
     let own = "public_url: https://localhost:8443\ntls: { cert: own.pem, key: own.key }\n";

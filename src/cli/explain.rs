@@ -64,6 +64,7 @@ impl Explain {
             groups: groups.into(),
             claimed: [].into(),
             grant: None,
+            until: None,
             is_local: true,
             person: Some(self.user.as_str().into()),
         }

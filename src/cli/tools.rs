@@ -55,6 +55,7 @@ fn principal(name: &str, snapshot: &Snapshot) -> Principal {
         groups: snapshot.groups_of(name).into(),
         claimed: [].into(),
         grant: None,
+        until: None,
         is_local: true,
         person: Some(name.into()),
     }

@@ -23,6 +23,8 @@ pub struct Principal {
     pub claimed: Arc<[String]>,
     /// The grant behind the token; tokens of external issuers have none.
     pub grant: Option<Arc<str>>,
+    /// When what was vouched for ends, seconds since the Unix epoch; for tokens without a grant, which nobody can revoke.
+    pub until: Option<i64>,
     /// Whose token it is: this gateway's own, not an external issuer's.
     pub is_local: bool,
     /// The person of this gateway it counts as: its own subject, or whom `also` names for an external one.
@@ -45,6 +47,7 @@ impl Principal {
             groups,
             claimed: Arc::new([]),
             grant: Some(verified.grant.clone()),
+            until: None,
             is_local: true,
             person: Some(person),
         })
@@ -61,6 +64,7 @@ impl Principal {
             groups: asserted.groups.clone(),
             claimed: asserted.groups.clone(),
             grant: None,
+            until: Some(asserted.expires_at),
             is_local: false,
             person: None,
         };
@@ -127,6 +131,7 @@ mod tests {
             client: "app".into(),
             scopes: Arc::new([]),
             groups: Arc::new(["ops".to_owned()]),
+            expires_at: 1,
         }
     }
 

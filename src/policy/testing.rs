@@ -28,6 +28,7 @@ pub(super) fn user(name: &str, groups: &[&str]) -> Principal {
         groups: groups.iter().map(|group| (*group).to_owned()).collect(),
         claimed: [].into(),
         grant: None,
+        until: None,
         is_local: true,
         person: Some(name.into()),
     }

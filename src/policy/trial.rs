@@ -76,6 +76,7 @@ fn principal(test: &PolicyTest, mut groups: Vec<String>) -> Principal {
         groups: groups.into(),
         claimed: [].into(),
         grant: None,
+        until: None,
         is_local: true,
         person: Some(test.user.as_str().into()),
     }

@@ -72,8 +72,8 @@ pub(super) enum Next {
     Changed,
     /// A notification that was held back is due.
     Due,
-    /// The gateway stops.
-    Stopping,
+    /// The stream is to end: the gateway stops, or what it was opened with is over.
+    Ending,
 }
 
 impl Pump<'_> {
@@ -101,7 +101,7 @@ impl Pump<'_> {
                     _ => return self.closed(exchange, answer).await,
                 },
                 Next::Due => self.coalesced.flush(&mut out),
-                Next::Stopping => return self.closed(exchange, answer).await,
+                Next::Ending => return self.closed(exchange, answer).await,
             }
             if self.writes_events && !out.is_empty() {
                 exchange.write(out.freeze()).await?;
@@ -306,7 +306,7 @@ impl Pump<'_> {
     }
 }
 
-async fn at(due: Option<tokio::time::Instant>) {
+pub(super) async fn at(due: Option<tokio::time::Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
         None => std::future::pending().await,

@@ -1,11 +1,11 @@
 //! Whether a client may go on having a stream that lasts, asked again whenever the answer may have changed.
 //!
 //! A stream outlives the token it was opened with, as every HTTP response does; but not its grant, its person, its
-//! route, or the gateway. And when a new configuration shows its client other tools, it is told so.
+//! route, or the gateway. A token of an external issuer has no grant that could be revoked: with it the stream ends. And when a new configuration shows its client other tools, it is told so.
 
 use super::exchange::Exchange;
 use super::reply::Reply;
-use super::stream::Next;
+use super::stream::{Next, at};
 use crate::identity::{Issuer, Principal};
 use crate::mcp::{Verb, sse};
 use crate::policy::Object;
@@ -15,7 +15,9 @@ use pingora::server::ShutdownWatch;
 use serde_json::json;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// What the stream was opened under, and what says that it changed.
 pub(super) struct Welcome {
@@ -24,6 +26,8 @@ pub(super) struct Welcome {
     revocations: watch::Receiver<()>,
     /// Of a principal that is not ours: once its settings change, what it vouched for is asked anew.
     issuer: Option<Arc<Issuer>>,
+    /// When a token that nobody can revoke ends.
+    until: Option<Instant>,
     /// A hash of the names of the tools the client may see.
     tools: u64,
 }
@@ -37,14 +41,19 @@ impl Welcome {
         revocations.mark_changed();
         let issuer = exchange.snapshot.issuers.get(&reply.principal.issuer).cloned();
         let tools = visible_tools(reply, &exchange.snapshot, reply.principal);
-        Welcome { stopping: exchange.stopping.clone(), issuer, snapshots, revocations, tools }
+        let until = reply.principal.until.map(|until| {
+            let seconds = until.saturating_sub(reply.gateway.fetching.clock.unix_seconds());
+            Instant::now() + Duration::from_secs(u64::try_from(seconds).unwrap_or_default())
+        });
+        Welcome { stopping: exchange.stopping.clone(), issuer, until, snapshots, revocations, tools }
     }
 
-    /// Resolves when the gateway stops, or something changed.
+    /// Resolves when the stream is to end, or something changed.
     pub(super) async fn news(&mut self) -> Next {
         tokio::select! {
             biased;
-            () = stopped(&mut self.stopping) => Next::Stopping,
+            () = stopped(&mut self.stopping) => Next::Ending,
+            () = at(self.until) => Next::Ending,
             Ok(()) = self.snapshots.changed() => Next::Changed,
             Ok(()) = self.revocations.changed() => Next::Changed,
             // Nobody is left who could say anything.

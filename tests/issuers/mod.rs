@@ -7,6 +7,7 @@ mod forgeries;
 mod keys;
 mod real;
 mod reload;
+mod streams;
 
 use crate::support::gate::{Gate, Refused, call, error};
 use crate::support::gateway::{IDENTITY, in_front_of};

@@ -31,6 +31,7 @@ fn principal(name: &str, groups: &[&str], scopes: &[&str]) -> Principal {
         groups: groups.iter().map(|group| (*group).to_owned()).collect(),
         claimed: [].into(),
         grant: None,
+        until: None,
         person: Some(name.into()),
         is_local: true,
     }

@@ -63,6 +63,8 @@ pub struct Asserted {
     pub scopes: Arc<[String]>,
     /// The subject's groups, in ours.
     pub groups: Arc<[String]>,
+    /// When the token ends, seconds since the Unix epoch.
+    pub expires_at: i64,
 }
 
 #[derive(Debug)]
@@ -232,7 +234,8 @@ impl Issuer {
 
     fn remembered(&self, claims: Claims, key: Arc<jwk::Key>) -> Remembered {
         let Claims { subject, client, audience, scopes, groups, expires_at } = claims;
-        let asserted = Arc::new(Asserted { issuer: Arc::clone(&self.name), subject, client, scopes, groups });
+        let asserted =
+            Arc::new(Asserted { issuer: Arc::clone(&self.name), subject, client, scopes, groups, expires_at });
         Remembered { asserted, audience, expires_at, key }
     }
 
