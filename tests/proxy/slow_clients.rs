@@ -111,7 +111,7 @@ fn endless(top: &str) -> (Upstream, Gateway) {
         Deed::Answer(Reply::mcp(request))
     });
     let yaml = format!(
-        "{top}\nupstreams:\n  up: {{ http: {{ url: \"{}\", http2: true, timeouts: {{ answer: 20s }} }} }}\npolicy:\n  rules:\n    {RULES}\n",
+        "{top}\nupstreams:\n  up: {{ http: {{ url: \"{}\", http2: true, timeouts: {{ answer: 20s, idle: 20s }} }} }}\npolicy:\n  rules:\n    {RULES}\n",
         upstream.url()
     );
     let gateway = Gateway::start(&yaml);
