@@ -13,12 +13,18 @@ pub mod cli;
 pub mod clock;
 /// `gateway.yaml`, as written.
 pub mod config;
+/// One small, bounded HTTP GET.
+pub mod fetch;
+/// A look at a future.
+pub mod glance;
 /// Names for requests, grants and keys.
 pub mod id;
 /// Who asks: users, passwords, signing keys, access tokens.
 pub mod identity;
 /// Strict, bounded reading of one JSON-RPC message.
 pub mod jsonrpc;
+/// Connections: accepted, counted, given TLS and a version of HTTP.
+pub mod listener;
 /// What an MCP message asks for: methods, eras, headers.
 pub mod mcp;
 /// Every metric, listed once.

@@ -17,6 +17,7 @@ pub struct Metrics {
     duration: HistogramVec,
     overhead: Histogram,
     in_flight: IntGauge,
+    wire: Wire,
     request_bytes: IntCounter,
     response_bytes: IntCounter,
     upstream_errors: IntCounterVec,
@@ -26,12 +27,38 @@ pub struct Metrics {
     dropped_messages: IntCounterVec,
     tokens_cached: IntGauge,
     revocations_current: IntGauge,
+    issuers: OfIssuers,
     audit_available: IntGauge,
     audit_dropped: IntGauge,
     config_reloads: IntCounterVec,
     config_failed: IntGauge,
     config_loaded_at: IntGauge,
     config_info: IntGaugeVec,
+}
+
+/// Of the keys of external issuers.
+struct OfIssuers {
+    fetches: IntCounterVec,
+    keys: IntGaugeVec,
+    keys_at: IntGaugeVec,
+}
+
+impl OfIssuers {
+    fn new(made: &Maker) -> Self {
+        OfIssuers {
+            fetches: made.counters(
+                "issuer_fetches_total",
+                "Fetches of the keys of external issuers, by result.",
+                &["issuer", "result"],
+            ),
+            keys: made.gauges("issuer_keys", "Keys of the issuer that can verify its tokens.", &["issuer"]),
+            keys_at: made.gauges(
+                "issuer_keys_fetched_timestamp_seconds",
+                "When the issuer's keys were fetched the last time.",
+                &["issuer"],
+            ),
+        }
+    }
 }
 
 /// From below a millisecond, where a proxied call should be, to the minutes that a held one may take.
@@ -42,6 +69,38 @@ const OVERHEAD_SECONDS: [f64; 9] = [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0
 impl Default for Metrics {
     fn default() -> Self {
         Metrics::new()
+    }
+}
+
+/// Client connections and what secures them.
+struct Wire {
+    connections: IntGaugeVec,
+    refused: IntCounterVec,
+    certificate_expires: IntGaugeVec,
+    certificate_failed: IntGauge,
+}
+
+impl Wire {
+    fn new(made: &Maker) -> Self {
+        let wire = Wire {
+            connections: made.gauges("connections", "Client connections that are open.", &["listener"]),
+            refused: made.counters(
+                "connections_refused_total",
+                "Client connections ended before a request could be read, by reason.",
+                &["listener", "reason"],
+            ),
+            certificate_expires: made.gauges(
+                "certificate_expiry_timestamp_seconds",
+                "When a certificate of ours that is in use runs out: the agent listener's, and those shown to upstreams.",
+                &["used_by"],
+            ),
+            certificate_failed: made.gauge(
+                "certificate_reload_failed",
+                "1 while the listener's certificate and key on disk are not those in use.",
+            ),
+        };
+        wire.certificate_expires.with_label_values(&["listener"]).set(0);
+        wire
     }
 }
 
@@ -77,6 +136,7 @@ impl Metrics {
                 &OVERHEAD_SECONDS,
             ),
             in_flight: made.gauge("requests_in_flight", "Requests being served right now."),
+            wire: Wire::new(&made),
             request_bytes: made.counter("request_body_bytes_total", "Bytes of request bodies read."),
             response_bytes: made.counter("response_body_bytes_total", "Bytes of response bodies written."),
             upstream_errors: made.counters(
@@ -100,8 +160,9 @@ impl Metrics {
                 "Messages of upstreams that were not passed on, by reason.",
                 &["upstream", "reason"],
             ),
-            tokens_cached: made.gauge("tokens_cached", "Verified tokens kept in memory."),
+            tokens_cached: made.gauge("tokens_cached", "Verified tokens of our own kept in memory."),
             revocations_current: made.gauge("revocations_current", "1 while revocations are known to be up to date."),
+            issuers: OfIssuers::new(&made),
             audit_available: made.gauge("audit_available", "1 while the audit log can be written."),
             audit_dropped: made
                 .gauge("audit_records_dropped", "Result records that could not be written since the start."),
@@ -131,6 +192,35 @@ impl Metrics {
     /// Requests being served right now.
     pub fn in_flight(&self) -> i64 {
         self.in_flight.get()
+    }
+
+    /// A client connection begins; the guard ends it.
+    pub fn connected(&self, listener: &'static str) -> Connected {
+        let gauge = self.wire.connections.with_label_values(&[listener]);
+        gauge.inc();
+        Connected(gauge)
+    }
+
+    /// A client connection was ended before a request could be read.
+    pub fn connection_refused(&self, listener: &'static str, reason: &'static str) {
+        self.wire.refused.with_label_values(&[listener, reason]).inc();
+    }
+
+    /// The listener's certificate was read and is in use, until this time.
+    pub fn certificate_in_use(&self, expires_unix_seconds: i64) {
+        self.wire.certificate_failed.set(0);
+        self.wire.certificate_expires.with_label_values(&["listener"]).set(expires_unix_seconds);
+    }
+
+    /// The listener's certificate on disk cannot be used; the old one stays.
+    pub fn certificate_refused(&self) {
+        self.wire.certificate_failed.set(1);
+    }
+
+    /// An upstream is shown a certificate, until this time.
+    pub fn upstream_certificate(&self, upstream: &str, expires_unix_seconds: i64) {
+        let used_by = format!("upstream {upstream}");
+        self.wire.certificate_expires.with_label_values(&[used_by.as_str()]).set(expires_unix_seconds);
     }
 
     /// A request has ended.
@@ -186,6 +276,18 @@ impl Metrics {
         self.revocations_current.set(i64::from(is_current));
     }
 
+    /// The keys of an external issuer were fetched.
+    pub fn issuer_fetched(&self, issuer: &str, n_keys: usize, unix_seconds: i64) {
+        self.issuers.fetches.with_label_values(&[issuer, "ok"]).inc();
+        self.issuers.keys.with_label_values(&[issuer]).set(i64::try_from(n_keys).unwrap_or(i64::MAX));
+        self.issuers.keys_at.with_label_values(&[issuer]).set(unix_seconds);
+    }
+
+    /// They could not be.
+    pub fn issuer_fetch_failed(&self, issuer: &str) {
+        self.issuers.fetches.with_label_values(&[issuer, "failed"]).inc();
+    }
+
     /// Whether the audit log can be written, and how many result records were lost.
     pub fn audit(&self, is_available: bool, n_dropped: u64) {
         self.audit_available.set(i64::from(is_available));
@@ -212,6 +314,15 @@ impl Metrics {
 pub struct InFlight(IntGauge);
 
 impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// One client connection that is open.
+pub struct Connected(IntGauge);
+
+impl Drop for Connected {
     fn drop(&mut self) {
         self.0.dec();
     }

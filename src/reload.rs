@@ -1,8 +1,8 @@
 //! From a changed file to a new snapshot, swapped whole. A file that cannot be used changes nothing and says why.
 //!
 //! A poll of the files' contents is the truth: it sees in-place writes, renames and swapped symlinks alike, and misses
-//! no event. SIGHUP and `portcullis reload` only ask for it at once, and also look again at files that the
-//! configuration names (certificates, secrets).
+//! no event. SIGHUP and `portcullis reload` only ask for it at once. The files that upstreams name (certificates,
+//! secrets) count as part of the configuration; the listener's own certificate is watched by `listener`.
 
 use crate::audit::{Audit, Event, Kind};
 use crate::clock::Clock;
@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 /// How often the files are looked at.
@@ -33,6 +34,8 @@ pub struct Reloader {
     pub metrics: Arc<Metrics>,
     /// The time of day.
     pub clock: Clock,
+    /// Tells those who wait that another configuration is in force.
+    pub reloaded: watch::Sender<()>,
     /// What the files looked like when they were last tried; also makes reloads wait for each other.
     pub seen: Mutex<Option<[u8; 32]>>,
 }
@@ -51,7 +54,14 @@ impl Reloader {
             Snapshot::compile(&loaded, &Surroundings { listening: self.listening, previous: Some(&current) })
         });
         match reloaded {
-            Ok(snapshot) => Ok(self.put_in_force(snapshot)),
+            Ok(snapshot) => {
+                let names_others = upstream_files(&snapshot.config) != upstream_files(&current.config);
+                let hash = self.put_in_force(snapshot);
+                if names_others {
+                    *seen = self.fingerprint();
+                }
+                Ok(hash)
+            }
             Err(problems) => {
                 self.refuse(&current, &problems);
                 Err(problems)
@@ -94,6 +104,7 @@ impl Reloader {
         let hash = snapshot.hash.clone();
         self.audit.set_sync(snapshot.config.audit.sync);
         self.snapshots.store(Arc::new(snapshot));
+        self.reloaded.send_replace(());
         self.metrics.config_loaded(&hash, self.clock.unix_seconds());
         self.audit.record_later(Event { snapshot: Some(&hash), ..Event::new(Kind::Reload) });
         info!(snapshot = %hash, "configuration in force");
@@ -113,8 +124,27 @@ impl Reloader {
         let users = self.snapshots.load().data_dir.join("users.yaml");
         text.push(0);
         text.extend(std::fs::read(users).unwrap_or_default());
+        let base = self.file.parent().unwrap_or(std::path::Path::new("."));
+        for file in upstream_files(&self.snapshots.load().config) {
+            text.push(0);
+            // What is in them stays in this function. A file that has gone is a change as well.
+            text.extend(std::fs::read(base.join(file)).unwrap_or_else(|_| b"unreadable".to_vec()));
+        }
         Some(crate::audit::sha256(&text))
     }
+}
+
+/// What upstreams name beside `gateway.yaml`: certificates, keys, secrets.
+fn upstream_files(config: &config::Config) -> Vec<&std::path::Path> {
+    let mut files = Vec::new();
+    for config::Upstream::Http(http) in config.upstreams.values() {
+        files.extend([&http.tls.ca, &http.tls.cert, &http.tls.key].into_iter().flatten().map(PathBuf::as_path));
+        files.extend(http.headers.values().filter_map(|value| match value {
+            config::Text::From(config::SecretRef::File(path)) => Some(path.as_path()),
+            _ => None,
+        }));
+    }
+    files
 }
 
 /// What a running process cannot change about itself.
@@ -128,6 +158,7 @@ fn check_fixed(current: &config::Config, loaded: &config::Loaded) -> Result<(), 
         ("data_dir", current.data_dir == new.data_dir),
         ("metrics", metrics(current) == metrics(new)),
         ("limits.tokens", current.limits.tokens == new.limits.tokens),
+        ("limits.connections", current.limits.connections == new.limits.connections),
         ("tls", tls(current) == tls(new)),
     ];
     let changed = fixed.into_iter().filter(|(_, is_same)| !is_same).map(|(key, _)| {

@@ -1,37 +1,34 @@
 //! Listeners, start and stop: everything a process owns is made here, in order, and ended here.
 //!
 //! pingora's own `Server` is not used: it makes a runtime per service, always waits its whole grace period, and cuts
-//! event streams at the end of it. Its listening services run on one runtime of ours instead (docs/decisions/0001).
+//! event streams at the end of it. Listeners of ours run on one runtime instead (docs/decisions/0001, 0007).
 
 use crate::admin::{self, Readiness};
 use crate::audit::{self, Audit, Event, Kind};
 use crate::clock::Clock;
 use crate::config::{self, Problems};
-use crate::identity::{self, Keys, Verifier};
+use crate::fetch::Fetcher;
+use crate::identity::{self, Fetching, Keys, Verifier};
+use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
-use crate::proxy::Gateway;
+use crate::proxy::{Gateway, Ids, MAX_REFUSALS};
 use crate::reload::Reloader;
 use crate::secret::Secret;
 use crate::snapshot::{Snapshot, Surroundings};
 use crate::store::{self, Store, files};
-use crate::upstream::{self, SessionKey, Sessions};
+use crate::upstream::{self, Seal, SealKey, Sessions};
 use crate::web::Pages;
 use arc_swap::ArcSwap;
 use pingora::apps::HttpServerApp;
-use pingora::listeners::tls::TlsSettings;
-use pingora::server::{Fds, ListenFds};
-use pingora::services::Service as _;
-use pingora::services::listening::Service;
 use std::fs::Permissions;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{IntoRawFd as _, RawFd};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -136,7 +133,8 @@ struct Parts {
     audit: Audit,
     metrics: Arc<Metrics>,
     verifier: Verifier,
-    tls: Option<(PathBuf, PathBuf)>,
+    clock: Clock,
+    certificate: Option<Arc<Certificate>>,
 }
 
 // === impl Sockets ===
@@ -197,18 +195,28 @@ impl Parts {
         let keys = Arc::new(Keys::open(&data_dir)?);
         let capacity = snapshot.config.limits.tokens as usize;
         let issuer = Arc::clone(&snapshot.public_url);
+        let seal = Arc::new(Seal::new(&session_key(&data_dir)?));
+        let sessions = Sessions::open_with(Arc::clone(&seal), store.clone(), clock.clone()).await?;
         let verifier = Verifier::new(issuer, Arc::clone(&keys), store, clock.clone(), capacity);
+        let (reloaded, reloads) = watch::channel(());
         let audit = Audit::open(audit::Settings::new(&data_dir, snapshot.config.audit.sync, clock.clone()))?;
         let token = metrics_token(loaded)?;
-        let tls = snapshot.config.tls.as_ref().map(|tls| (loaded.resolve(&tls.cert), loaded.resolve(&tls.key)));
+        let certificate = certificate(loaded, &clock, &metrics)?;
         let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
+        let shared = upstream::Shared::new(Arc::clone(&metrics))?;
+        let fetcher = Fetcher::new(Arc::clone(&shared.connector));
         let gateway = Gateway {
             snapshots: Arc::clone(&snapshots),
             verifier: verifier.clone(),
+            fetching: Fetching { fetcher, metrics: Arc::clone(&metrics), clock: clock.clone() },
             audit: audit.clone(),
             metrics: Arc::clone(&metrics),
-            shared: upstream::Shared::new(Arc::clone(&metrics))?,
-            sessions: Sessions::new(&session_key(&data_dir)?),
+            shared,
+            seal,
+            sessions,
+            ids: Ids::default(),
+            reloads,
+            refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             pages: crate::oauth::router(Arc::clone(&snapshots), keys),
         };
         let reloader = Reloader {
@@ -217,7 +225,8 @@ impl Parts {
             snapshots: Arc::clone(&snapshots),
             audit: audit.clone(),
             metrics: Arc::clone(&metrics),
-            clock,
+            clock: clock.clone(),
+            reloaded,
             seen: Mutex::new(None),
         };
         reloader.remember();
@@ -229,7 +238,7 @@ impl Parts {
             token,
         };
         let reloader = Arc::new(reloader);
-        Ok((Parts { readiness, reloader, snapshots, audit, metrics, verifier, tls }, gateway))
+        Ok((Parts { readiness, reloader, snapshots, audit, metrics, verifier, clock, certificate }, gateway))
     }
 
     fn spawn_background(&self, gateway: &Gateway, tasks: &mut JoinSet<()>) {
@@ -239,7 +248,12 @@ impl Parts {
         let snapshots = Arc::clone(&self.snapshots);
         let in_force = move || Arc::clone(&snapshots.load().upstreams);
         tasks.spawn(upstream::keep_fresh(in_force, gateway.shared.clone()));
+        let snapshots = Arc::clone(&self.snapshots);
+        tasks.spawn(identity::keep_fresh(move || Arc::clone(&snapshots.load().issuers), gateway.fetching.clone()));
         tasks.spawn(reload_on_hangup(Arc::clone(&self.reloader)));
+        if let Some(certificate) = &self.certificate {
+            tasks.spawn(Arc::clone(certificate).watch());
+        }
     }
 
     fn spawn_services(
@@ -249,32 +263,33 @@ impl Parts {
         stops: &Stops,
         services: &mut JoinSet<()>,
     ) -> Result<(), Error> {
-        let tls = match &self.tls {
-            Some((cert, key)) => Some(tls_settings(cert, key)?),
-            None => None,
-        };
-        let agent = Listening { name: "agent", address: sockets.addresses.agent.to_string(), tls };
-        agent.spawn(gateway, sockets.agent.into_raw_fd(), &stops.agents, services);
-        if let Some(listener) = sockets.metrics {
-            let address = sockets.addresses.metrics.map(|address| address.to_string()).unwrap_or_default();
+        let fault = |source| Error::Listen { address: "a socket that is bound".to_owned(), source };
+        let mut agent = self.listener("agent", gateway, self.snapshots.load().config.limits.connections as usize);
+        agent.certificate.clone_from(&self.certificate);
+        let socket = Socket::tcp(sockets.agent).map_err(fault)?;
+        services.spawn(agent.run(socket, stops.agents.subscribe()));
+        if let Some(socket) = sockets.metrics {
             let pages = Pages::new(admin::health_router(self.readiness.clone()));
-            Listening { name: "metrics", address, tls: None }.spawn(
-                pages,
-                listener.into_raw_fd(),
-                &stops.operators,
-                services,
-            );
+            let socket = Socket::tcp(socket).map_err(fault)?;
+            services.spawn(self.listener("metrics", pages, FEW).run(socket, stops.operators.subscribe()));
         }
-        let (listener, path) = sockets.operator;
-        let address = format!("unix:{}", path.display());
+        let (socket, path) = sockets.operator;
+        let socket = Socket::unix(socket).map_err(|source| Error::File { path, source })?;
         let pages = Pages::new(self.operator_router());
-        Listening { name: "operator", address, tls: None }.spawn(
-            pages,
-            listener.into_raw_fd(),
-            &stops.operators,
-            services,
-        );
+        services.spawn(self.listener("operator", pages, FEW).run(socket, stops.operators.subscribe()));
         Ok(())
+    }
+
+    fn listener<A: HttpServerApp>(&self, name: &'static str, app: A, max_connections: usize) -> Listener<A> {
+        Listener {
+            name,
+            app: Arc::new(app),
+            certificate: None,
+            max_connections,
+            snapshots: Arc::clone(&self.snapshots),
+            metrics: Arc::clone(&self.metrics),
+            clock: self.clock.clone(),
+        }
     }
 
     fn operator_router(&self) -> axum::Router {
@@ -310,7 +325,11 @@ impl Parts {
             warn!(in_flight = self.metrics.in_flight(), "requests were cut: they did not end in time");
         }
         stops.operators.send_replace(true);
-        while services.join_next().await.is_some() {}
+        // Whoever still holds a connection without a request on it is not waited for.
+        let all_ended = async { while services.join_next().await.is_some() {} };
+        if tokio::time::timeout(FAREWELL, all_ended).await.is_err() {
+            services.shutdown().await;
+        }
     }
 }
 
@@ -319,40 +338,22 @@ fn answer(in_force: &ArcSwap<Snapshot>, ok: bool, text: String) -> admin::Answer
     admin::Answer { ok, snapshot: snapshot.hash.clone(), public_url: snapshot.public_url.to_string(), text }
 }
 
-/// One listener, on a socket that is already bound.
-struct Listening {
-    name: &'static str,
-    address: String,
-    tls: Option<TlsSettings>,
-}
+/// Connections at once of the listeners that are not for agents.
+const FEW: usize = 64;
+/// How long clients get to close their connections after the last request has ended.
+const FAREWELL: Duration = Duration::from_secs(1);
 
-impl Listening {
-    fn spawn<A: HttpServerApp + Send + Sync + 'static>(
-        self,
-        app: A,
-        socket: RawFd,
-        stop: &watch::Sender<bool>,
-        services: &mut JoinSet<()>,
-    ) {
-        let mut service = Service::new(self.name.to_owned(), app);
-        let key = self.address.strip_prefix("unix:").unwrap_or(&self.address).to_owned();
-        match self.tls {
-            Some(tls) => service.add_tls_with_settings(&key, None, tls),
-            None if self.address.starts_with("unix:") => service.add_uds(&key, Some(Permissions::from_mode(0o600))),
-            None => service.add_tcp(&key),
-        }
-        let mut fds = Fds::new();
-        fds.add(key, socket);
-        let fds: ListenFds = Arc::new(parking_lot::Mutex::new(fds));
-        let stopping = stop.subscribe();
-        services.spawn(async move { service.start_service(Some(fds), stopping, 1).await });
-    }
-}
-
-fn tls_settings(cert: &Path, key: &Path) -> Result<TlsSettings, Error> {
-    let text =
-        |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| Error::Tls("a path is not UTF-8".to_owned()));
-    TlsSettings::intermediate(&text(cert)?, &text(key)?).map_err(|error| Error::Tls(error.to_string()))
+fn certificate(
+    loaded: &config::Loaded,
+    clock: &Clock,
+    metrics: &Arc<Metrics>,
+) -> Result<Option<Arc<Certificate>>, Error> {
+    let Some(tls) = &loaded.config.tls else {
+        return Ok(None);
+    };
+    let (cert, key) = (loaded.resolve(&tls.cert), loaded.resolve(&tls.key));
+    let opened = Certificate::open(cert, key, clock.clone(), Arc::clone(metrics)).map_err(Error::Tls)?;
+    Ok(Some(Arc::new(opened)))
 }
 
 fn metrics_token(loaded: &config::Loaded) -> Result<Option<Secret<String>>, Error> {
@@ -365,7 +366,7 @@ fn metrics_token(loaded: &config::Loaded) -> Result<Option<Secret<String>>, Erro
 }
 
 /// The key that seals session ids; made at the first start, and kept so that sessions outlive a restart.
-fn session_key(data_dir: &Path) -> Result<SessionKey, Error> {
+fn session_key(data_dir: &Path) -> Result<SealKey, Error> {
     let path = data_dir.join("keys").join("session.key");
     let fault = |source| Error::File { path: path.clone(), source };
     match std::fs::read(&path) {
@@ -374,7 +375,7 @@ fn session_key(data_dir: &Path) -> Result<SessionKey, Error> {
             bytes.try_into().map_err(wrong)
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let key: SessionKey = crate::id::random_bytes();
+            let key: SealKey = crate::id::random_bytes();
             files::replace(&path, &key).map_err(fault)?;
             Ok(key)
         }

@@ -1,7 +1,7 @@
 //! The configuration in force: compiled once, swapped whole, and the same for one request from its head to its end.
 
 use crate::config::{self, Known, Network, Path, Problem, Problems};
-use crate::identity::Users;
+use crate::identity::{Issuer, Issuers, Users};
 use crate::policy::Policy;
 use crate::upstream::{Upstream, Upstreams};
 use std::collections::BTreeMap;
@@ -24,6 +24,8 @@ pub struct Snapshot {
     pub guard: Guard,
     /// People.
     pub users: Users,
+    /// External issuers.
+    pub issuers: Arc<Issuers>,
     /// Rules.
     pub policy: Policy,
     /// MCP servers.
@@ -45,8 +47,19 @@ pub struct Route {
     pub resource: String,
     /// Where its RFC 9728 document is.
     pub metadata_url: String,
+    /// Where clients get a token for it.
+    pub server: Arc<AuthorizationServer>,
     /// The server behind it.
     pub upstream: Arc<Upstream>,
+}
+
+/// Where clients are told to get a token, and what to ask for there.
+pub struct AuthorizationServer {
+    /// Its issuer: this gateway, or the one that `identity.authorization_server` names.
+    pub issuer: Arc<str>,
+    /// The scopes to ask for.
+    pub scopes: Vec<String>,
+    external: Option<Arc<Issuer>>,
 }
 
 /// Who may connect, and which names and origins are ours: the defence against DNS rebinding and cross-site requests.
@@ -85,22 +98,31 @@ impl Snapshot {
         let policy = Policy::compile(&config.policy).map_err(|more| found.extend(more)).ok();
         let upstreams = Upstreams::build(loaded, around.previous.map(|snapshot| &*snapshot.upstreams));
         let upstreams = upstreams.map_err(|more| found.extend(more)).ok();
-        found.extend(listener_tls(loaded));
+        let issuers = Issuers::build(loaded, around.previous.map(|snapshot| &*snapshot.issuers));
+        let issuers = issuers.map_err(|more| found.extend(more)).ok();
+        // While it runs, the listener has its own eye on them, and a renewal under way is no fault of this file.
+        if around.previous.is_none() {
+            found.extend(listener_tls(loaded));
+        }
         if let Some(policy) = &policy {
             found.extend(policy.run_tests(&config.policy.tests, |name| groups_of(&users, name)));
         }
         let (errors, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(Problem::is_error);
-        let (Some(policy), Some(upstreams), true) = (policy, upstreams, errors.is_empty()) else {
+        let (Some(policy), Some(upstreams), Some(issuers), true) = (policy, upstreams, issuers, errors.is_empty())
+        else {
             return Err(loaded.locate(errors));
         };
         let public_url: Arc<str> = public_url(config, around.listening).into();
-        let dead_ends = crate::policy::lint(&config.policy, &known);
+        let mut dead_ends = crate::policy::lint(&config.policy, &known);
+        dead_ends.extend(crate::policy::lint_external(config));
+        let server = Arc::new(AuthorizationServer::of(config, &public_url, &issuers));
         Ok(Snapshot {
             hash: hex_start(&loaded.hash),
-            routes: routes(&public_url, &upstreams),
+            routes: routes(&public_url, &upstreams, &server),
             guard: Guard::new(config, &public_url, around.listening),
             public_url,
             users,
+            issuers: Arc::new(issuers),
             policy,
             upstreams: Arc::new(upstreams),
             data_dir,
@@ -144,7 +166,7 @@ fn known_people(users: &Users) -> Vec<(String, Vec<String>)> {
     users.iter().map(|person| (person.name.to_string(), person.groups.to_vec())).collect()
 }
 
-/// What is wrong with the listener's certificate and key. pingora reads them when it begins to listen, and panics.
+/// What is wrong with the listener's certificate and key, said at their place in the file.
 fn listener_tls(loaded: &config::Loaded) -> Option<Problem> {
     let files = loaded.config.tls.as_ref()?;
     let at = Path::root().key("tls");
@@ -177,11 +199,12 @@ pub fn public_url(config: &config::Config, listening: SocketAddr) -> String {
     }
 }
 
-fn routes(public_url: &str, upstreams: &Upstreams) -> BTreeMap<String, Arc<Route>> {
+fn routes(public_url: &str, upstreams: &Upstreams, server: &Arc<AuthorizationServer>) -> BTreeMap<String, Arc<Route>> {
     let route = |upstream: &Arc<Upstream>| Route {
         name: Arc::clone(&upstream.name),
         resource: format!("{public_url}/mcp/{}", upstream.name),
         metadata_url: format!("{public_url}/.well-known/oauth-protected-resource/mcp/{}", upstream.name),
+        server: Arc::clone(server),
         upstream: Arc::clone(upstream),
     };
     upstreams.iter().map(|upstream| (upstream.name.to_string(), Arc::new(route(upstream)))).collect()
@@ -189,6 +212,32 @@ fn routes(public_url: &str, upstreams: &Upstreams) -> BTreeMap<String, Arc<Route
 
 fn hex_start(hash: &[u8; 32]) -> String {
     hash.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+}
+
+// === impl AuthorizationServer ===
+
+impl AuthorizationServer {
+    fn of(config: &config::Config, public_url: &Arc<str>, issuers: &Issuers) -> Self {
+        let external = config.identity.authorization_server.as_deref().and_then(|name| issuers.get(name));
+        match external {
+            Some(issuer) => AuthorizationServer {
+                issuer: Arc::clone(&issuer.name),
+                scopes: issuer.scopes_supported(),
+                external: Some(Arc::clone(issuer)),
+            },
+            None => {
+                AuthorizationServer { issuer: Arc::clone(public_url), scopes: vec!["mcp".to_owned()], external: None }
+            }
+        }
+    }
+
+    /// What one of our scopes is called there; `None` where it cannot be had.
+    pub fn name_of_scope(&self, ours: &str) -> Option<String> {
+        match &self.external {
+            Some(issuer) => issuer.name_of_scope(ours),
+            None => Some(ours.to_owned()),
+        }
+    }
 }
 
 // === impl Guard ===

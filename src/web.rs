@@ -105,6 +105,16 @@ async fn write(
     Ok(parts.status.as_u16())
 }
 
+/// Gives the connection of a finished session back to its listener, where it is fit for another request, together with
+/// what was read of it beyond this one.
+pub async fn give_back(session: ServerSession) -> Option<ReusedHttpStream> {
+    let mut settings = HttpPersistentSettings::for_session(&session);
+    let (stream, unread) = session.finish().await.ok().flatten()?.into_parts();
+    // pingora's own field for it can be written but not read.
+    settings.set_user_context(Box::new(unread.unwrap_or_default()));
+    Some(ReusedHttpStream::new(stream, Some(settings)))
+}
+
 /// A router as a listener's whole application, for listeners that serve nothing else.
 pub struct Pages {
     router: Router,
@@ -127,8 +137,8 @@ impl HttpServerApp for Pages {
         mut session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
-        let head = tokio::time::timeout(Duration::from_secs(KEEP_ALIVE_S), session.read_request());
-        match head.await.ok()? {
+        // The listener gives sessions whose head is whole.
+        match session.read_request().await {
             Ok(true) => {}
             Ok(false) => return None,
             Err(_) => {
@@ -141,8 +151,6 @@ impl HttpServerApp for Pages {
             session.set_keepalive((!*shutdown.borrow()).then_some(KEEP_ALIVE_S));
         }
         answer(&self.router, &mut session, &[]).await.ok()?;
-        let settings = HttpPersistentSettings::for_session(&session);
-        let stream = session.finish().await.ok().flatten()?;
-        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
+        give_back(session).await
     }
 }

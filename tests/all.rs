@@ -9,14 +9,20 @@ mod proxy {
     mod bytes;
     mod doors;
     mod forgeries;
+    mod framing;
     mod headers;
+    mod http2;
     mod messages;
     mod methods;
     mod nothing_slips_through;
     mod peer;
     mod real_clients;
+    mod slow_clients;
     mod tokens;
 }
+mod conformance;
+/// Tokens of authorization servers that are not ours.
+mod issuers;
 mod policy;
 mod upstreams;
 

@@ -49,6 +49,7 @@ fn every_metric_shows_after_a_mixed_run() {
     agent.send(&request, Some(&id)).result();
     Request::mcp("/mcp/up", "{}").send(gateway.agent);
     Request::mcp("/mcp/invented", "{}").send(gateway.agent);
+    Request::mcp("/mcp/up", "{}").header("Transfer-Encoding", "gzip").send(gateway.agent);
     agent.call("invented/method", json!({})).error();
     gateway.reload().success();
 

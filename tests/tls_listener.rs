@@ -2,14 +2,20 @@
 
 use crate::support::gateway::{Gateway, Launch, in_front_of};
 use crate::support::http::Connection;
+use crate::support::http2::Client;
 use crate::support::invariants;
 use crate::support::recorder::Recorder;
 use crate::support::tls::{self, Identity};
+use crate::support::{PATIENCE, wait_for};
 use serde_json::json;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use tokio::time::Instant;
 
 const RULES: &str = r#"- { name: everything, tools: ["up/*"], allow: {} }"#;
+
+/// What a client offers by ALPN, and what it gets.
+type Offer<'a> = (&'a [&'a [u8]], Option<&'a [u8]>);
 
 fn launch(recorder: &Recorder, ca: &Identity) -> Launch {
     let identity = ca.sign(&["localhost"]);
@@ -94,4 +100,67 @@ fn a_key_that_others_can_read_refuses_the_start() {
 
     assert!(said.contains("exit status: 2") && said.contains("own.key"), "{said}");
     assert!(said.contains("can be opened by others"), "{said}");
+}
+
+#[test]
+fn over_tls_the_client_chooses_the_version_of_http() {
+    let (recorder, ca) = (Recorder::start(), Identity::authority("ours"));
+    let gateway: Gateway = launch(&recorder, &ca).start();
+    let agent = gateway.agent("alice", "up");
+    let (request, id) = agent.request("tools/call", json!({ "name": "echo", "arguments": { "a": 1 } }));
+    let offers = ["h2,http/1.1 h2", "http/1.1,h2 h2", "http/1.1 http/1.1", " "];
+
+    for offer in offers {
+        let (offered, chosen) = offer.split_once(' ').expect("both are written");
+        let offered: Vec<&[u8]> = offered.split(',').filter(|name| !name.is_empty()).map(str::as_bytes).collect();
+        let connected =
+            tls::connect_offering(gateway.agent, "localhost", &ca, &offered).expect("the certificate is good");
+        assert_eq!(String::from_utf8(connected.protocol.unwrap_or_default()).as_deref(), Ok(chosen), "{offer}");
+        let answer = if chosen == "h2" {
+            Client::on(connected.stream, "localhost:8443").send(&request)
+        } else {
+            let mut connection = Connection::on(connected.stream);
+            connection.send(&request.to_bytes("localhost:8443"));
+            connection.response()
+        };
+        invariants::check(&answer, Some(&id));
+        assert_eq!(answer.json()["result"]["structuredContent"], json!({ "a": 1 }));
+    }
+    assert!(tls::connect_offering(gateway.agent, "localhost", &ca, &[b"http/0.9"]).is_err());
+    assert_eq!(recorder.calls().len(), 4);
+}
+
+#[test]
+fn no_handshake_fails_while_certificates_are_swapped() {
+    let (recorder, ca) = (Recorder::start(), Identity::authority("ours"));
+    let gateway: Gateway = launch(&recorder, &ca).start();
+    let mut shown = std::collections::BTreeSet::new();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+
+    std::thread::scope(|scope| {
+        let handshakes = scope.spawn(|| {
+            let mut shown = std::collections::BTreeSet::new();
+            // Not for ever: a test that fails must end.
+            let start = Instant::now();
+            while !is_over.load(std::sync::atomic::Ordering::SeqCst) && start.elapsed() < 5 * PATIENCE {
+                let connected = tls::connect_offering(gateway.agent, "localhost", &ca, &[]);
+                shown.insert(connected.expect("every handshake succeeds").certificate);
+            }
+            shown
+        });
+        for _ in 0..5 {
+            let next = ca.sign(&["localhost"]);
+            fs::write(gateway.path("own.pem"), &next.cert).expect("the folder is ours");
+            fs::write(gateway.path("own.key"), &next.key).expect("the folder is ours");
+            wait_for("the new certificate", || {
+                let connected = tls::connect_offering(gateway.agent, "localhost", &ca, &[]);
+                connected.expect("every handshake succeeds").certificate == next.der.to_vec()
+            });
+        }
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        shown.extend(handshakes.join().expect("no handshake failed"));
+    });
+
+    assert!(shown.len() >= 5, "{} different certificates", shown.len());
+    assert!(gateway.metric("portcullis_connections_refused_total{listener=\"agent\",reason=\"tls\"}") < 0.5);
 }

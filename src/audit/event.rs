@@ -14,6 +14,8 @@ pub enum Kind {
     Decision,
     /// A call that was let through has ended.
     Result,
+    /// A server asked something of its client in mid-call.
+    Asked,
     /// A request was refused before policy saw it: no valid token, malformed, too large, unknown route.
     Refused,
     /// A new configuration came into force, or (with a `code`) was refused.
@@ -73,8 +75,10 @@ pub struct Who<'a> {
     pub subject: Subject<'a>,
     /// The OAuth client they use.
     pub client: &'a str,
-    /// The grant behind the token: its name, not the token.
-    pub grant: &'a str,
+    /// The grant behind the token: its name, not the token. Tokens of external issuers have none.
+    pub grant: Option<&'a str>,
+    /// Whom of this gateway the subject of an external issuer counts as; left out where that is nobody, or themselves.
+    pub person: Option<&'a str>,
 }
 
 /// One thing that happened. Made with [`Event::new`] and struct update; what is left out is left out of the line.
@@ -132,6 +136,7 @@ impl Kind {
         match self {
             Kind::Decision => "decision",
             Kind::Result => "result",
+            Kind::Asked => "asked",
             Kind::Refused => "refused",
             Kind::Reload => "reload",
             Kind::Stop => "stop",
@@ -288,8 +293,14 @@ impl Members {
         self.string("principal.subject", kind, name, VALUE_MAX);
         self.out.extend_from_slice(br#","client":"#);
         self.string("principal.client", "", who.client, VALUE_MAX);
-        self.out.extend_from_slice(br#","grant":"#);
-        self.string("principal.grant", "", who.grant, VALUE_MAX);
+        if let Some(grant) = who.grant {
+            self.out.extend_from_slice(br#","grant":"#);
+            self.string("principal.grant", "", grant, VALUE_MAX);
+        }
+        if let Some(person) = who.person {
+            self.out.extend_from_slice(br#","person":"#);
+            self.string("principal.person", "", person, VALUE_MAX);
+        }
         self.out.push(b'}');
     }
 
@@ -372,7 +383,13 @@ mod tests {
         let rules = [Arc::from("r1"), Arc::from("r2")];
         let event = Event {
             request: Some("r_1"),
-            principal: Some(Who { issuer: "http://gw", subject: Subject::User("alice"), client: "c1", grant: "g1" }),
+            principal: Some(Who {
+                issuer: "http://gw",
+                subject: Subject::User("alice"),
+                client: "c1",
+                grant: Some("g1"),
+                person: None,
+            }),
             object: Some("delete_repo"),
             decision: Some(Decision::Denied),
             rules: &rules,
@@ -420,7 +437,13 @@ mod tests {
         let event = Event {
             kind: Kind::Decision,
             request: Some(&long),
-            principal: Some(Who { issuer: &long, subject: Subject::Client(&long), client: &long, grant: &long }),
+            principal: Some(Who {
+                issuer: &long,
+                subject: Subject::Client(&long),
+                client: &long,
+                grant: Some(&long),
+                person: Some(&long),
+            }),
             peer: Some(&long),
             route: Some(&long),
             upstream: Some(&long),
@@ -443,7 +466,7 @@ mod tests {
 
         let line = parsed(&event);
 
-        assert_eq!(line["cut"].as_array().expect("a list").len(), 15);
+        assert_eq!(line["cut"].as_array().expect("a list").len(), 16);
         assert_eq!(line["rules"][0], "rule 0 \n");
     }
 }

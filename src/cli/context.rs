@@ -98,7 +98,7 @@ pub(crate) mod tests {
             )
             .unwrap();
             let users = people.iter().map(|(name, groups)| crate::identity::tests::user(name, groups));
-            config.identity = Identity { users: users.collect() };
+            config.identity = Identity { users: users.collect(), ..Identity::default() };
             std::fs::write(dir.path().join("right"), crate::identity::tests::PASSWORD).unwrap();
             std::fs::write(dir.path().join("wrong"), "not the password").unwrap();
             World { dir, config, clock: Clock::manual(1_800_000_000_000) }

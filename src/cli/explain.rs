@@ -62,8 +62,10 @@ impl Explain {
             client: self.client.as_str().into(),
             scopes: self.scopes.clone().into(),
             groups: groups.into(),
-            grant: "explain".into(),
+            claimed: [].into(),
+            grant: None,
             is_local: true,
+            person: Some(self.user.as_str().into()),
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(super) fn run(file: &Path) -> anyhow::Result<ExitCode> {
     start_log();
+    use_small_pages();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
@@ -27,6 +28,15 @@ pub(super) fn run(file: &Path) -> anyhow::Result<ExitCode> {
     // Tasks that still run belong to connections that were cut.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
+}
+
+/// Most of an idle stream's memory is buffers that nothing has been written to yet. With huge pages, which the allocator
+/// asks for, all of it would be resident: more than twice as much a stream (docs/performance.md).
+fn use_small_pages() {
+    #[cfg(target_os = "linux")]
+    if let Err(why) = nix::sys::prctl::set_thp_disable(true) {
+        tracing::debug!(error = %why, "huge pages stay on");
+    }
 }
 
 /// The one line on standard output, for scripts that wait for it.

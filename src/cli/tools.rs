@@ -53,8 +53,10 @@ fn principal(name: &str, snapshot: &Snapshot) -> Principal {
         client: "cli".into(),
         scopes: vec!["mcp".to_owned()].into(),
         groups: snapshot.groups_of(name).into(),
-        grant: "tools".into(),
+        claimed: [].into(),
+        grant: None,
         is_local: true,
+        person: Some(name.into()),
     }
 }
 

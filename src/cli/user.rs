@@ -88,7 +88,12 @@ async fn add(args: &Add, context: &Context<'_>) -> anyhow::Result<String> {
     }
     let prompt = format!("New password of {}: ", args.name);
     let password = password::ask_new(&prompt, args.password_file.as_deref())?;
-    let user = config::User { name: args.name.clone(), password_hash: PasswordHash::of(&password)?.to_phc(), groups };
+    let user = config::User {
+        name: args.name.clone(),
+        password_hash: PasswordHash::of(&password)?.to_phc(),
+        groups,
+        also: Vec::new(),
+    };
 
     let file = UsersFile::open(&context.data_dir)?;
     // Read again now that nobody else can write: two people must not both be the first.

@@ -11,6 +11,7 @@
 mod check;
 mod file;
 mod form;
+mod issuer;
 mod load;
 mod locate;
 mod nearest;
@@ -25,6 +26,7 @@ mod value;
 
 pub use check::{Known, check};
 pub use file::FileError;
+pub use issuer::{Algorithm, Issuer, IssuerTls, TokenType};
 pub use load::{Loaded, fuzz_load, load, read};
 pub use nearest::{did_you_mean, nearest};
 pub use origin::{Network, Origin};
@@ -124,6 +126,13 @@ pub struct Identity {
     /// People with a password here. Those in `data_dir/users.yaml` (written by `portcullis user add`) count too.
     #[serde(default)]
     pub users: Vec<User>,
+    /// Authorization servers that are not ours, whose access tokens count here.
+    #[serde(default)]
+    #[schemars(length(max = 16))]
+    pub issuers: Vec<Issuer>,
+    /// Where clients are told to get their tokens (RFC 9728): an `issuer` of `issuers`. Left out, from this gateway.
+    #[serde(default)]
+    pub authorization_server: Option<String>,
 }
 
 /// One person.
@@ -137,6 +146,19 @@ pub struct User {
     /// Groups they are in. `admins` may administer.
     #[serde(default)]
     pub groups: Vec<String>,
+    /// Who they are at external issuers. Their tokens then count as this person's, with the groups given here.
+    #[serde(default)]
+    pub also: Vec<Also>,
+}
+
+/// A subject of an external issuer.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Also {
+    /// The `issuer`, as it stands in `issuers`.
+    pub issuer: String,
+    /// The subject there, byte for byte what `subject_claim` holds.
+    pub subject: String,
 }
 
 /// One MCP server; the one key names its kind.
@@ -159,12 +181,32 @@ pub struct HttpUpstream {
     /// Headers sent with every request: a text, `{ env: NAME }` or `{ file: path }`. The client's own credential is never sent.
     #[serde(default)]
     pub headers: BTreeMap<String, Text>,
+    /// What the server may ask of its clients in the middle of a call (revisions up to 2025-11-25); everything where
+    /// left out. What is not named is refused in the client's place.
+    #[serde(default)]
+    pub may_ask: Option<Vec<Ask>>,
     /// How an `https://` server is verified and how we show who we are.
     #[serde(default)]
     pub tls: UpstreamTls,
+    /// Whether HTTP/2 is spoken to it. Left out: over `https://` if the server offers it, over `http://` not. `true` over
+    /// `http://` takes it for granted (prior knowledge).
+    #[serde(default)]
+    pub http2: Option<bool>,
     /// How long it may take.
     #[serde(default)]
     pub timeouts: UpstreamTimeouts,
+}
+
+/// What a server may ask of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Ask {
+    /// A question to the person (`elicitation/create`).
+    Elicitation,
+    /// A completion of the client's model (`sampling/createMessage`).
+    Sampling,
+    /// The folders the client works in (`roots/list`).
+    Roots,
 }
 
 /// TLS towards one upstream. With nothing set: the system's roots and the name in `url`.
@@ -409,8 +451,17 @@ pub struct Limits {
     pub nodes: u32,
     /// A JSON answer of an upstream, and one event of a streamed one.
     pub answer: ByteSize,
-    /// Verified tokens kept in memory.
+    /// Verified tokens kept in memory: our own, and of each external issuer as many.
     pub tokens: u32,
+    /// A request's head: request line and header fields.
+    pub head: ByteSize,
+    /// Client connections of the agent listener at once; further ones wait. Fewer, where the process may not open so many files.
+    pub connections: u32,
+    /// Client connections from one address at once (IPv6: from one /64); further ones are closed. Left out, there is no such
+    /// limit, nor with `behind_proxy`.
+    pub connections_per_address: Option<u32>,
+    /// Requests at once on one HTTP/2 connection of a client.
+    pub streams: u32,
 }
 
 impl Default for Limits {
@@ -421,6 +472,10 @@ impl Default for Limits {
             nodes: 100_000,
             answer: ByteSize::mebibytes(16),
             tokens: 100_000,
+            head: ByteSize::kibibytes(64),
+            connections: 20_000,
+            connections_per_address: None,
+            streams: 100,
         }
     }
 }

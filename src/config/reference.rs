@@ -2,8 +2,8 @@
 
 use super::schema;
 use super::{
-    Allow, Approvers, Audit, BehindProxy, Condition, Config, Deny, Hold, HttpUpstream, Identity, Limits, Metrics,
-    Policy, PolicyTest, Rule, Timeouts, Tls, UpstreamTimeouts, UpstreamTls, User, Who,
+    Allow, Also, Approvers, Audit, BehindProxy, Condition, Config, Deny, Hold, HttpUpstream, Identity, Issuer,
+    IssuerTls, Limits, Metrics, Policy, PolicyTest, Rule, Timeouts, Tls, UpstreamTimeouts, UpstreamTls, User, Who,
 };
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::Value;
@@ -173,7 +173,7 @@ fn noun(name: &str) -> &str {
         "ByteSize" => "size",
         "SecretRef" => "`{ env: … }` or `{ file: … }`",
         "Text" => "text, `{ env: … }` or `{ file: … }`",
-        "Sync" | "Expect" => "word",
+        "Sync" | "Expect" | "Algorithm" | "TokenType" => "word",
         _ => "section",
     }
 }
@@ -221,6 +221,9 @@ fn fields(name: &str) -> &'static [&'static str] {
         "Metrics" => fields_of::<Metrics>(),
         "Identity" => fields_of::<Identity>(),
         "User" => fields_of::<User>(),
+        "Also" => fields_of::<Also>(),
+        "Issuer" => fields_of::<Issuer>(),
+        "IssuerTls" => fields_of::<IssuerTls>(),
         "HttpUpstream" => fields_of::<HttpUpstream>(),
         "UpstreamTls" => fields_of::<UpstreamTls>(),
         "UpstreamTimeouts" => fields_of::<UpstreamTimeouts>(),

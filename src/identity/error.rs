@@ -6,12 +6,21 @@ use crate::store;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not one of our tokens by its form: what is wrong with it.
+    /// Not a token by its form: what is wrong with it.
     #[error("the access token is malformed: {0}")]
     Malformed(&'static str),
-    /// Not signed by one of our keys.
-    #[error("the access token is not signed by a key of this gateway")]
+    /// Not signed by the key it names.
+    #[error("the access token is not signed by a key of its issuer")]
     Signature,
+    /// It names a key that an external issuer does not publish.
+    #[error("the access token names a key that its issuer does not publish")]
+    UnknownKey,
+    /// The keys of an external issuer could not be fetched, or not for too long.
+    #[error("the keys of issuer `{0}` are not known at the moment")]
+    NoKeys(std::sync::Arc<str>),
+    /// It was given to an OAuth client whose tokens do not count.
+    #[error("the access token was given to the client `{0}`, which is not in `clients` of its issuer")]
+    Client(std::sync::Arc<str>),
     /// Its time, or its grant's, is over.
     #[error("the access token has expired")]
     Expired,
@@ -44,9 +53,11 @@ impl Error {
     pub fn public(&self) -> &'static str {
         match self {
             Error::Expired => "the access token has expired",
-            Error::Unavailable(_) => "the access token cannot be checked at the moment",
+            Error::Unavailable(_) | Error::NoKeys(_) => "the access token cannot be checked at the moment",
             Error::Malformed(_)
             | Error::Signature
+            | Error::UnknownKey
+            | Error::Client(_)
             | Error::NotYetValid
             | Error::WrongIssuer
             | Error::WrongAudience

@@ -3,8 +3,13 @@
 //! An access token is a signed statement and the name of a grant; both must hold. The signature is checked once and
 //! remembered, the grant's revocation reaches every process within a second, and groups are never in the token:
 //! they are read from the people in force at each request.
+//!
+//! `issuer` does the same for tokens of authorization servers that are not ours. There is no grant behind those; their
+//! keys are fetched, and what they claim counts only as far as the configuration says so.
 
+mod cache;
 mod error;
+mod issuer;
 mod keys;
 mod password;
 mod principal;
@@ -13,6 +18,7 @@ mod users;
 mod verifier;
 
 pub use error::Error;
+pub use issuer::{Asserted, Fetching, Issuer, Issuers, keep_fresh};
 pub use keys::{Error as KeysError, Keys};
 pub use password::{Error as PasswordError, LONGEST_PASSWORD, PasswordHash, UnfitHash, verify_person};
 pub use principal::{Principal, Subject};

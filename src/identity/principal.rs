@@ -1,6 +1,6 @@
 //! Who a request counts as, once its token was verified and its subject found among the people in force.
 
-use super::{Users, Verified};
+use super::{Asserted, Users, Verified};
 use std::sync::Arc;
 
 // A grant names its subject too, and `store` stands on a lower floor: the type lives there.
@@ -19,17 +19,21 @@ pub struct Principal {
     pub scopes: Arc<[String]>,
     /// The subject's groups, as configured now.
     pub groups: Arc<[String]>,
-    /// The grant behind the token.
-    pub grant: Arc<str>,
-    /// Of this gateway itself, not of an external issuer.
+    /// Those of the groups that the token itself claims, as an external issuer's are mapped. Tokens of ours claim none.
+    pub claimed: Arc<[String]>,
+    /// The grant behind the token; tokens of external issuers have none.
+    pub grant: Option<Arc<str>>,
+    /// Whose token it is: this gateway's own, not an external issuer's.
     pub is_local: bool,
+    /// The person of this gateway it counts as: its own subject, or whom `also` names for an external one.
+    pub person: Option<Arc<str>>,
 }
 
 impl Principal {
     /// The principal of a verified token; `None` when its subject is not configured (any more).
     pub fn of(verified: &Verified, users: &Users) -> Option<Principal> {
-        let groups = match &verified.subject {
-            Subject::User(name) => users.get(name)?.groups.clone(),
+        let (person, groups) = match &verified.subject {
+            Subject::User(name) => (name.clone(), users.get(name)?.groups.clone()),
             // No client acts on its own account until `identity.clients` exists.
             Subject::Client(_) => return None,
         };
@@ -39,9 +43,53 @@ impl Principal {
             client: verified.client.clone(),
             scopes: verified.scopes.clone(),
             groups,
-            grant: verified.grant.clone(),
+            claimed: Arc::new([]),
+            grant: Some(verified.grant.clone()),
             is_local: true,
+            person: Some(person),
         })
+    }
+
+    /// The principal of a verified token of an external issuer. Where `also` says that its subject is a person of this
+    /// gateway, it counts as that person, with their groups beside those that are mapped; client and scopes stay theirs.
+    pub fn external(asserted: &Asserted, users: &Users) -> Principal {
+        let principal = Principal {
+            issuer: asserted.issuer.clone(),
+            subject: asserted.subject.clone(),
+            client: asserted.client.clone(),
+            scopes: asserted.scopes.clone(),
+            groups: asserted.groups.clone(),
+            claimed: asserted.groups.clone(),
+            grant: None,
+            is_local: false,
+            person: None,
+        };
+        principal.counted(users)
+    }
+
+    /// An external principal as the person that `also` names now, if it names one. A machine is never a person.
+    fn counted(self, users: &Users) -> Principal {
+        let person = match &self.subject {
+            Subject::User(name) => users.also(&self.issuer, name),
+            Subject::Client(_) => None,
+        };
+        let Some(person) = person else {
+            return Principal { groups: self.claimed.clone(), person: None, ..self };
+        };
+        let more = person.groups.iter().filter(|group| !self.claimed.contains(group));
+        let groups = self.claimed.iter().chain(more).cloned().collect();
+        Principal { groups, person: Some(person.name.clone()), ..self }
+    }
+
+    /// The same principal with the groups it has now; `None` when its subject is not configured any more.
+    pub fn renewed(&self, users: &Users) -> Option<Principal> {
+        match &self.subject {
+            Subject::User(name) if self.is_local => {
+                Some(Principal { groups: users.get(name)?.groups.clone(), ..self.clone() })
+            }
+            _ if self.is_local => Some(self.clone()),
+            _ => Some(self.clone().counted(users)),
+        }
     }
 }
 
@@ -70,6 +118,44 @@ mod tests {
         assert_eq!(groups(&users(&[("alice", &["ops"])])), Some(vec!["ops".to_owned()]));
         assert_eq!(groups(&users(&[("alice", &[])])), Some(vec![]));
         assert_eq!(groups(&users(&[("bob", &["ops"])])), None);
+    }
+
+    fn asserted(subject: Subject) -> Asserted {
+        Asserted {
+            issuer: "https://idp.test".into(),
+            subject,
+            client: "app".into(),
+            scopes: Arc::new([]),
+            groups: Arc::new(["ops".to_owned()]),
+        }
+    }
+
+    #[test]
+    fn an_external_subject_is_the_person_that_also_names_and_nobody_else() {
+        let also = |issuer: &str, subject: &str| crate::config::Also { issuer: issuer.into(), subject: subject.into() };
+        let mut alice = crate::identity::tests::user("alice", &["admins", "ops"]);
+        alice.also = vec![also("https://idp.test", "00u1"), also("https://other.test", "alice")];
+        let users = Users::of([&alice]).unwrap();
+        let of = |subject: Subject| Principal::external(&asserted(subject), &users);
+
+        let known = of(Subject::User("00u1".into()));
+        assert_eq!((known.person.as_deref(), known.is_local), (Some("alice"), false));
+        assert_eq!(*known.groups, ["ops", "admins"]);
+        // As a long stream is told: with the groups of now, and of nobody who is not that person any more.
+        alice.groups = vec!["admins".to_owned()];
+        let demoted = known.renewed(&Users::of([&alice]).unwrap()).unwrap();
+        assert_eq!(
+            (demoted.person.as_deref(), demoted.groups.to_vec()),
+            (Some("alice"), vec!["ops".to_owned(), "admins".to_owned()])
+        );
+        alice.also.clear();
+        let stranger = demoted.renewed(&Users::of([&alice]).unwrap()).unwrap();
+        assert_eq!((stranger.person, stranger.groups.to_vec()), (None, vec!["ops".to_owned()]));
+        for other in [Subject::User("alice".into()), Subject::User("00u".into()), Subject::Client("00u1".into())] {
+            let unknown = of(other);
+            assert_eq!(unknown.person, None, "{unknown:?}");
+            assert_eq!(*unknown.groups, ["ops"]);
+        }
     }
 
     #[test]

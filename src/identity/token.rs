@@ -138,16 +138,17 @@ pub fn grant_named_in(token: &str) -> Option<String> {
 
 // === parts ===
 
-struct Parts<'a> {
-    header: &'a str,
-    payload: &'a str,
-    signature: &'a str,
+/// A JWS in its compact form (RFC 7515 §7.1).
+pub(super) struct Parts<'a> {
+    pub(super) header: &'a str,
+    pub(super) payload: &'a str,
+    pub(super) signature: &'a str,
     /// Header and payload with the dot between: what is signed.
-    message: &'a str,
+    pub(super) message: &'a str,
 }
 
 impl<'a> Parts<'a> {
-    fn of(token: &'a str) -> Result<Parts<'a>, Error> {
+    pub(super) fn of(token: &'a str) -> Result<Parts<'a>, Error> {
         if token.len() > LONGEST_TOKEN {
             return Err(Error::Malformed("too long"));
         }

@@ -24,6 +24,8 @@ const LARGEST_FILE: u64 = 4 * 1024 * 1024;
 #[derive(Clone, Debug, Default)]
 pub struct Users {
     by_name: HashMap<Arc<str>, Person>,
+    /// Their names, by issuer and subject there.
+    elsewhere: HashMap<(String, String), Arc<str>>,
     /// Checked against for a name that is nobody's, so that it costs what a real one costs.
     decoy: Option<PasswordHash>,
 }
@@ -49,6 +51,14 @@ pub enum Error {
     /// Two of the same name.
     #[error("user `{0}` is written twice; `gateway.yaml` and `users.yaml` in `data_dir` count together")]
     Duplicate(String),
+    /// Two that claim to be the same subject of an external issuer.
+    #[error("subject `{subject}` of issuer `{issuer}` is written twice in `also`; a subject is one person")]
+    TwoOfOne {
+        /// The issuer.
+        issuer: String,
+        /// The subject there.
+        subject: String,
+    },
     /// A password hash that cannot be used.
     #[error("password_hash of user `{name}`: {why}")]
     Hash {
@@ -101,6 +111,8 @@ struct WrittenUser<'a> {
     name: &'a str,
     password_hash: &'a str,
     groups: &'a [String],
+    #[serde(skip_serializing_if = "<[config::Also]>::is_empty")]
+    also: &'a [config::Also],
 }
 
 // === impl Users ===
@@ -124,6 +136,16 @@ impl Users {
         for user in written {
             let person = Person::of(user)?;
             users.decoy.get_or_insert_with(|| person.password.clone());
+            for config::Also { issuer, subject } in &user.also {
+                let (issuer, subject) = (issuer.clone(), subject.clone());
+                match users.elsewhere.entry((issuer, subject)) {
+                    Entry::Occupied(taken) => {
+                        let (issuer, subject) = taken.key().clone();
+                        return Err(Error::TwoOfOne { issuer, subject });
+                    }
+                    Entry::Vacant(free) => free.insert(person.name.clone()),
+                };
+            }
             match users.by_name.entry(person.name.clone()) {
                 Entry::Occupied(_) => return Err(Error::Duplicate(user.name.clone())),
                 Entry::Vacant(free) => free.insert(person),
@@ -135,6 +157,14 @@ impl Users {
     /// The person of this name.
     pub fn get(&self, name: &str) -> Option<&Person> {
         self.by_name.get(name)
+    }
+
+    /// The person that this subject of an external issuer is, where somebody's `also` says so.
+    pub fn also(&self, issuer: &str, subject: &str) -> Option<&Person> {
+        if self.elsewhere.is_empty() {
+            return None;
+        }
+        self.get(self.elsewhere.get(&(issuer.to_owned(), subject.to_owned()))?)
     }
 
     /// Everybody, in no order.
@@ -205,6 +235,7 @@ impl UsersFile {
             name: &user.name,
             password_hash: &user.password_hash,
             groups: &user.groups,
+            also: &user.also,
         });
         let text = serde_saphyr::to_string(&Written { users: users.collect() })
             .expect("texts and lists of texts can be written as YAML");
@@ -246,6 +277,7 @@ pub(crate) mod tests {
             name: name.to_owned(),
             password_hash: HASH.clone(),
             groups: groups.iter().map(|&group| group.to_owned()).collect(),
+            also: Vec::new(),
         }
     }
 
@@ -258,7 +290,7 @@ pub(crate) mod tests {
     #[test]
     fn people_of_both_files_count_together() {
         let dir = tempfile::tempdir().unwrap();
-        let identity = config::Identity { users: vec![user("alice", &["admins"])] };
+        let identity = config::Identity { users: vec![user("alice", &["admins"])], ..config::Identity::default() };
         assert!(Users::load(&config::Identity::default(), dir.path()).unwrap().is_empty());
 
         UsersFile::open(dir.path()).unwrap().add(user("bob", &["ops", "a: b"]), &identity).unwrap();
@@ -275,9 +307,29 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn who_somebody_is_elsewhere_is_kept_when_others_are_added() {
+        let dir = tempfile::tempdir().unwrap();
+        let none = config::Identity::default();
+        let also = |subject: &str| config::Also { issuer: "https://idp.test".into(), subject: subject.into() };
+        let alice = config::User { also: vec![also("00u1")], ..user("alice", &[]) };
+        UsersFile::open(dir.path()).unwrap().add(alice, &none).unwrap();
+        UsersFile::open(dir.path()).unwrap().add(user("bob", &[]), &none).unwrap();
+
+        let users = Users::load(&none, dir.path()).unwrap();
+
+        let of = |issuer: &str, subject: &str| users.also(issuer, subject).map(|person| person.name.to_string());
+        assert_eq!(of("https://idp.test", "00u1"), Some("alice".to_owned()));
+        assert_eq!(of("https://idp.test/", "00u1"), None);
+        assert_eq!(of("https://idp.test", "alice"), None);
+        let twin = config::User { also: vec![also("00u1")], ..user("carol", &[]) };
+        let refused = UsersFile::open(dir.path()).unwrap().add(twin, &none);
+        assert!(matches!(refused, Err(Error::TwoOfOne { .. })), "{refused:?}");
+    }
+
+    #[test]
     fn a_name_in_both_files_is_refused_and_the_file_stays() {
         let dir = tempfile::tempdir().unwrap();
-        let identity = config::Identity { users: vec![user("alice", &[])] };
+        let identity = config::Identity { users: vec![user("alice", &[])], ..config::Identity::default() };
 
         let refused = UsersFile::open(dir.path()).unwrap().add(user("alice", &[]), &identity);
 

@@ -6,15 +6,16 @@
 //! Remembering is safe only while revocations arrive: [`Verifier::watch_revocations`] asks the store for them five times
 //! a second, and [`Verifier::is_current`] tells whether that worked lately. The data path asks before it lets a call through.
 
-use super::{Claims, Error, Keys, Subject, token};
+use super::cache::{Cache, Digest, sha256};
+use super::{Claims, Error, Keys, Principal, Subject, token};
 use crate::clock::Clock;
 use crate::store::{self, Grant, Store};
 use dashmap::DashMap;
-use ring::digest;
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Without news of revocations for this long, remembered tokens are not to be trusted with calls.
@@ -28,6 +29,9 @@ const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 
 /// Grants stay in the store for a week after their end, so that `token list` and an audit can still name them.
 const KEPT_AFTER_EXPIRY_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
+
+/// Long streams are told of a revocation within moments; this leaves them plenty.
+const KEPT_AFTER_REVOCATION_SECONDS: i64 = 10 * 60;
 
 /// What a token stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,20 +62,18 @@ struct Shared {
     keys: Arc<Keys>,
     store: Store,
     clock: Clock,
-    cache: Cache,
+    cache: Cache<Verified>,
     feed: Feed,
+    revoked: RevokedLately,
 }
 
-/// Tokens that verified, by their SHA-256.
+/// What long streams ask, which were verified long ago.
 #[derive(Debug)]
-struct Cache {
-    tokens: DashMap<Digest, Arc<Verified>>,
-    /// The keys of `tokens` in the order they came; what falls off its end is forgotten. Its length is the bound.
-    order: Mutex<VecDeque<Digest>>,
-    capacity: usize,
+struct RevokedLately {
+    /// With when each was seen, in seconds since the Unix epoch.
+    grants: DashMap<String, i64>,
+    news: watch::Sender<()>,
 }
-
-type Digest = [u8; digest::SHA256_OUTPUT_LEN];
 
 /// How far this process has followed the revocations.
 #[derive(Debug)]
@@ -88,12 +90,14 @@ struct Feed {
 impl Verifier {
     /// A verifier that remembers at most `capacity` tokens. Whoever makes it also runs [`Verifier::watch_revocations`].
     pub fn new(issuer: Arc<str>, keys: Arc<Keys>, store: Store, clock: Clock, capacity: usize) -> Verifier {
-        Verifier(Arc::new(Shared { issuer, keys, store, clock, cache: Cache::new(capacity), feed: Feed::new() }))
+        let revoked = RevokedLately { grants: DashMap::new(), news: watch::Sender::new(()) };
+        let (cache, feed) = (Cache::new(capacity), Feed::new());
+        Verifier(Arc::new(Shared { issuer, keys, store, clock, cache, feed, revoked }))
     }
 
     /// How many tokens are remembered.
     pub fn n_cached(&self) -> usize {
-        self.0.cache.tokens.len()
+        self.0.cache.len()
     }
 
     /// What `bearer` stands for at the route whose resource URL is `resource`.
@@ -114,10 +118,20 @@ impl Verifier {
             return Err(Error::WrongAudience);
         }
         if self.0.clock.unix_seconds() >= verified.expires_at {
-            self.0.cache.tokens.remove(&key);
+            self.0.cache.remove(&key);
             return Err(Error::Expired);
         }
         Ok(verified)
+    }
+
+    /// Says when revocations were applied.
+    pub fn revocations(&self) -> watch::Receiver<()> {
+        self.0.revoked.news.subscribe()
+    }
+
+    /// Whether the grant of `principal` is among the latest revocations this process has seen.
+    pub fn is_revoked(&self, principal: &Principal) -> bool {
+        principal.grant.as_ref().is_some_and(|grant| self.0.revoked.grants.contains_key(&**grant))
     }
 
     /// Whether the store was heard within [`FEED_LIMIT`]. If not, a revoked token may still be remembered.
@@ -166,7 +180,7 @@ impl Verifier {
         self.0.cache.insert(key, verified);
         // Revoked between the look-up and the insertion: what dropped revoked tokens may have come too early for this one.
         if self.0.feed.n_applied.load(Ordering::SeqCst) != n_applied {
-            self.0.cache.tokens.remove(&key);
+            self.0.cache.remove(&key);
         }
     }
 
@@ -184,14 +198,19 @@ impl Verifier {
             // Counted before anything is dropped, see `verify_anew`.
             shared.feed.n_applied.fetch_add(1, Ordering::SeqCst);
             let revoked: HashSet<String> = revoked.into_iter().collect();
-            shared.cache.tokens.retain(|_, verified| !revoked.contains(&*verified.grant));
+            shared.cache.retain(|verified| !revoked.contains(&*verified.grant));
+            let now = shared.clock.unix_seconds();
+            revoked.into_iter().for_each(|grant| _ = shared.revoked.grants.insert(grant, now));
+            shared.revoked.news.send_replace(());
         }
     }
 
     /// Drops what has expired, from memory and, after a while, from the store: neither may grow for ever.
     async fn sweep(&self) {
         let now = self.0.clock.unix_seconds();
-        self.0.cache.tokens.retain(|_, verified| now < verified.expires_at);
+        self.0.cache.retain(|verified| now < verified.expires_at);
+        // Every stream has been told by then.
+        self.0.revoked.grants.retain(|_, at| now.saturating_sub(*at) < KEPT_AFTER_REVOCATION_SECONDS);
         let long_ago_ms = self.0.clock.unix_ms().saturating_sub(KEPT_AFTER_EXPIRY_MS);
         if let Err(error) = self.0.store.purge_expired(long_ago_ms).await {
             tracing::warn!(%error, "expired grants cannot be removed");
@@ -224,36 +243,6 @@ fn accept(claims: Claims, grant: &Grant, now_ms: i64) -> Result<Verified, Error>
         resource: claims.resource,
         expires_at: claims.expires_at.min(grant.expires_at_ms.div_euclid(1000)),
     })
-}
-
-fn sha256(bytes: &[u8]) -> Digest {
-    let digest = digest::digest(&digest::SHA256, bytes);
-    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
-}
-
-// === impl Cache ===
-
-impl Cache {
-    fn new(capacity: usize) -> Cache {
-        Cache { tokens: DashMap::new(), order: Mutex::new(VecDeque::new()), capacity: capacity.max(1) }
-    }
-
-    fn get(&self, key: &Digest) -> Option<Arc<Verified>> {
-        self.tokens.get(key).map(|entry| entry.value().clone())
-    }
-
-    /// Remembers one token and forgets the oldest beyond the capacity. Every key of `tokens` stands in `order`,
-    /// so bounding the one bounds the other; a key that stands there twice is only forgotten a little early.
-    fn insert(&self, key: Digest, verified: Arc<Verified>) {
-        let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
-        self.tokens.insert(key, verified);
-        order.push_back(key);
-        while order.len() > self.capacity {
-            if let Some(oldest) = order.pop_front() {
-                self.tokens.remove(&oldest);
-            }
-        }
-    }
 }
 
 // === impl Feed ===

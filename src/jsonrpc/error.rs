@@ -25,7 +25,7 @@ pub enum Fault {
         what: String,
     },
     /// An array of messages. MCP took batches out of the protocol again (2025-06-18).
-    #[error("batches are not accepted: send one message at a time")]
+    #[error("batches are only accepted in a session of revision 2025-03-26: send one message at a time")]
     Batch,
     /// JSON, but not a JSON-RPC 2.0 message.
     #[error("not a JSON-RPC 2.0 message: {what}")]

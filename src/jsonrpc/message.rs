@@ -43,6 +43,22 @@ pub(super) fn read(text: &[u8], limits: Limits, halves: Halves) -> Result<Messag
     }
 }
 
+/// Reads an array of values, whatever they are.
+pub(super) fn batch(text: &[u8], limits: Limits) -> Result<Vec<Span>, Error> {
+    let fault = |fault| Error::new(fault, None);
+    let mut scanner = Scanner::new(text, limits, Halves::Refused).map_err(fault)?;
+    scanner.space();
+    if scanner.peek() != Some(b'[') {
+        return Err(fault(Fault::invalid("not a batch")));
+    }
+    let span = scanner.value().map_err(fault)?;
+    scanner.finish().map_err(fault)?;
+    let spans: Vec<Span> = Node::of(text, span).elements().filter_map(|message| message.span_in(text)).collect();
+    //= JSON-RPC 2.0 §6
+    //# if the batch rpc call itself fails to be recognized as an valid JSON or as an Array with at least one value
+    if spans.is_empty() { Err(fault(Fault::invalid("an empty batch"))) } else { Ok(spans) }
+}
+
 // === impl Envelope: reading ===
 
 impl Envelope {

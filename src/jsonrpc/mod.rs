@@ -19,6 +19,7 @@
 // clippy has no setting that excuses tests from this one.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod edit;
 mod error;
 mod fuzz;
 mod id;
@@ -27,6 +28,7 @@ mod node;
 mod quoted;
 mod scan;
 
+pub use edit::Edits;
 pub use error::{Error, Fault};
 #[doc(hidden)]
 pub use fuzz::fuzz_parse;
@@ -135,9 +137,38 @@ pub fn parse_answer(text: &[u8], limits: Limits) -> Result<Message, Error> {
     message::read(text, limits, scan::Halves::Passed)
 }
 
+/// The messages of a batch: where each of them stands in `text`. The text is read strictly as a whole; each message is
+/// then read by [`parse`] like any other.
+///
+/// # Errors
+/// Not an array, an empty one, or any fault of the text.
+pub fn batch(text: &[u8], limits: Limits) -> Result<Vec<Span>, Error> {
+    message::batch(text, limits)
+}
+
+/// Checks that `text` is one JSON object, as strictly as a message is read: no name twice at any depth, nothing behind it.
+/// What stands in it is the caller's to read, with whatever reader: all of them read the same.
+///
+/// # Errors
+/// The first fault found.
+pub fn check_object(text: &[u8], limits: Limits) -> Result<(), Fault> {
+    let mut scanner = scan::Scanner::new(text, limits, scan::Halves::Refused)?;
+    scanner.space();
+    if scanner.peek() != Some(b'{') {
+        return Err(scanner.unexpected("an object"));
+    }
+    scanner.value()?;
+    scanner.finish()
+}
+
 // === impl Span ===
 
 impl Span {
+    /// Of the whole of `text`.
+    pub fn whole(text: &[u8]) -> Span {
+        Span { start: 0, end: text.len() }
+    }
+
     /// The bytes it stands for; nothing, if `text` is too short to be the text it was found in.
     pub fn cut(self, text: &[u8]) -> &[u8] {
         text.get(self.start..self.end).unwrap_or_default()

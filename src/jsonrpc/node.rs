@@ -1,7 +1,7 @@
 //! Looks into one value of a text that was accepted, without building anything.
 //!
 //! Nothing is checked twice: the scanner has found the text well formed, so here a value is passed over by counting
-//! its brackets. On a text that was not accepted the answers make no sense, but there is always one, in linear time
+//! its brackets, byte by byte; only what is taken out as text is looked at as UTF-8 once more. On a text that was not accepted the answers make no sense, but there is always one, in linear time
 //! and without a panic.
 
 use super::Span;
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 #[derive(Clone, Copy, Debug)]
 pub struct Node<'a> {
     /// No space around it.
-    text: &'a str,
+    text: &'a [u8],
 }
 
 /// The six kinds of JSON values.
@@ -36,14 +36,14 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Members<'a> {
     /// From the next name on; empty when there is none.
-    rest: &'a str,
+    rest: &'a [u8],
 }
 
 /// The elements of an array.
 #[derive(Clone, Debug)]
 pub struct Elements<'a> {
     /// From the next element on; empty when there is none.
-    rest: &'a str,
+    rest: &'a [u8],
 }
 
 // === impl Node ===
@@ -51,16 +51,21 @@ pub struct Elements<'a> {
 impl<'a> Node<'a> {
     /// The value at `span`; nothing (a `null`) if `span` is not inside `text`.
     pub fn of(text: &'a [u8], span: Span) -> Node<'a> {
-        Node::of_text(std::str::from_utf8(span.cut(text)).unwrap_or_default())
+        Node::of_bytes(span.cut(text))
     }
 
     pub(super) fn of_text(text: &'a str) -> Node<'a> {
-        Node { text: text.trim_matches(is_space) }
+        Node::of_bytes(text.as_bytes())
+    }
+
+    fn of_bytes(text: &'a [u8]) -> Node<'a> {
+        let end = text.iter().rposition(|byte| !is_space(*byte)).map_or(0, |last| last.saturating_add(1));
+        Node { text: after_space(text.get(..end).unwrap_or_default()) }
     }
 
     /// Told by the first character, since the text was accepted.
     pub fn kind(self) -> Kind {
-        match self.text.as_bytes().first() {
+        match self.text.first() {
             Some(b'{') => Kind::Object,
             Some(b'[') => Kind::Array,
             Some(b'"') => Kind::String,
@@ -72,17 +77,17 @@ impl<'a> Node<'a> {
 
     /// As it was written, without space around it.
     pub fn text(self) -> &'a str {
-        self.text
+        std::str::from_utf8(self.text).unwrap_or_default()
     }
 
     /// Name and value of each member; none if this is not an object.
     pub fn members(self) -> Members<'a> {
-        Members { rest: inside(self.text, '{') }
+        Members { rest: inside(self.text, b'{') }
     }
 
     /// Each element; none if this is not an array.
     pub fn elements(self) -> Elements<'a> {
-        Elements { rest: inside(self.text, '[') }
+        Elements { rest: inside(self.text, b'[') }
     }
 
     /// The member of this name.
@@ -109,27 +114,27 @@ impl<'a> Node<'a> {
 
     /// The string, unescaped, if this is one.
     pub fn as_str(self) -> Option<Cow<'a, str>> {
-        let raw = self.text.strip_prefix('"')?.strip_suffix('"')?;
-        Some(unescape(raw))
+        let raw = self.text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        std::str::from_utf8(raw).ok().map(unescape)
     }
 
     /// The truth value, if this is one.
     pub fn as_bool(self) -> Option<bool> {
         match self.text {
-            "true" => Some(true),
-            "false" => Some(false),
+            b"true" => Some(true),
+            b"false" => Some(false),
             _ => None,
         }
     }
 
     /// The number as it was written, if this is one.
     pub fn as_number(self) -> Option<&'a str> {
-        (self.kind() == Kind::Number).then_some(self.text)
+        (self.kind() == Kind::Number).then(|| self.text())
     }
 
     /// Whether this is `null`.
     pub fn is_null(self) -> bool {
-        self.text == "null"
+        self.text == b"null"
     }
 
     /// Where it stands in the text it was made from; `None` in any other.
@@ -148,10 +153,10 @@ impl<'a> Iterator for Members<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (name, rest) = split_value(self.rest)?;
-        let name = Node::of_text(name).as_str()?;
-        let (value, rest) = split_value(after_space(rest).strip_prefix(':')?)?;
+        let name = Node { text: name }.as_str()?;
+        let (value, rest) = split_value(after_space(rest).strip_prefix(b":")?)?;
         self.rest = after_comma(rest);
-        Some((name, Node::of_text(value)))
+        Some((name, Node { text: value }))
     }
 }
 
@@ -163,37 +168,41 @@ impl<'a> Iterator for Elements<'a> {
     fn next(&mut self) -> Option<Node<'a>> {
         let (value, rest) = split_value(self.rest)?;
         self.rest = after_comma(rest);
-        Some(Node::of_text(value))
+        Some(Node { text: value })
     }
 }
 
 // === Passing over text ===
 
-fn is_space(c: char) -> bool {
-    matches!(c, ' ' | '\t' | '\n' | '\r')
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-fn after_space(text: &str) -> &str {
-    text.trim_start_matches(is_space)
+fn after_space(text: &[u8]) -> &[u8] {
+    let spaces = text.iter().take_while(|byte| is_space(**byte)).count();
+    text.get(spaces..).unwrap_or_default()
 }
 
 /// Past the comma that must follow for there to be more; nothing if there is none.
-fn after_comma(text: &str) -> &str {
-    after_space(text).strip_prefix(',').unwrap_or_default()
+fn after_comma(text: &[u8]) -> &[u8] {
+    after_space(text).strip_prefix(b",").unwrap_or_default()
 }
 
 /// What follows the opening bracket; nothing if `text` does not start with it.
-fn inside(text: &str, bracket: char) -> &str {
-    text.strip_prefix(bracket).unwrap_or_default()
+fn inside(text: &[u8], bracket: u8) -> &[u8] {
+    text.strip_prefix(&[bracket]).unwrap_or_default()
 }
 
 /// The value `text` starts with, and what follows; `None` where no value starts.
-fn split_value(text: &str) -> Option<(&str, &str)> {
+fn split_value(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = after_space(text);
-    let len = match text.as_bytes().first()? {
-        b'"' => string_len(text.as_bytes()),
-        b'{' | b'[' => container_len(text.as_bytes()),
-        _ => text.find(|c| matches!(c, ',' | ':' | ']' | '}') || is_space(c)).unwrap_or(text.len()),
+    let len = match text.first()? {
+        b'"' => string_len(text),
+        b'{' | b'[' => container_len(text),
+        _ => {
+            let ends = |byte: &u8| matches!(byte, b',' | b':' | b']' | b'}') || is_space(*byte);
+            text.iter().position(ends).unwrap_or(text.len())
+        }
     };
     if len == 0 {
         return None;

@@ -45,6 +45,28 @@ fn half_a_surrogate_pair_passes_in_an_answer_only() {
 }
 
 #[test]
+fn an_object_is_checked_as_strictly_as_a_message() {
+    let check = |text: &str| super::check_object(text.as_bytes(), Limits { depth: 3, nodes: 9 });
+    for good in ["{}", " {\"a\":[1,{}]} ", "{\"jsonrpc\":1,\"a\":null}"] {
+        assert_eq!(check(good), Ok(()), "{good}");
+    }
+    for bad in [
+        "",
+        "[]",
+        "1",
+        "{}{}",
+        "{} x",
+        "{\"a\":1,\"a\":2}",
+        "{\"x\":{\"a\":1,\"\\u0061\":2}}",
+        "{\"a\":[[[]]]}",
+        "{\"a\":[1,2,3,4,5,6,7,8,9]}",
+        "{\"a\":\"\\ud800\"}",
+    ] {
+        assert!(check(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn a_request_is_taken_apart() {
     let text = r#" {"jsonrpc":"2.0","id":7,"method":"tools/call","params": {"name":"a", "arguments": {"x":[1,{"y":"\u00e9"}]} } } "#;
 
@@ -120,7 +142,7 @@ fn a_refusal_says_what_and_where() {
         ("{\"id\":\"\u{1}\"}", "not valid JSON at byte 7: expected control characters as escapes, found `\\u{1}`"),
         (r#"{"id":"\ud800"}"#, "not valid JSON at byte 7: half a surrogate pair"),
         ("\u{feff}{}", "not valid JSON at byte 0: byte order mark"),
-        ("[]", "batches are not accepted: send one message at a time"),
+        ("[]", "batches are only accepted in a session of revision 2025-03-26: send one message at a time"),
         ("null", "not a JSON-RPC 2.0 message: null instead of an object"),
         ("{}", "not a JSON-RPC 2.0 message: `jsonrpc` is missing"),
         (r#"{"jsonrpc":2.0}"#, "not a JSON-RPC 2.0 message: `jsonrpc` must be \"2.0\"; at byte 11 found `2.0`"),

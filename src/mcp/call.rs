@@ -1,6 +1,6 @@
 //! One message of a client as MCP understands it: which method, on which object, with which arguments.
 
-use super::{Era, Error, Method, MirroredHeaders, Verb};
+use super::{Era, Error, LATEST, Method, MirroredHeaders, SUPPORTED, Verb};
 use crate::jsonrpc::{Id, Message, Node, Params, Span};
 
 /// One judged unit: a request, or a notification (then `id` is `None`).
@@ -14,6 +14,8 @@ pub struct Call {
     pub object: Object,
     /// Where its `arguments` stand in the body; absent ones are `None`.
     pub arguments: Option<Span>,
+    /// Where the `requestState` of a round trip stands in the body (MCP 2026-07-28, "Multi Round-Trip Requests").
+    pub state: Option<Span>,
     /// The era it belongs to.
     pub era: Era,
     /// The protocol version that headers and `_meta` agree on; `None` where neither says one.
@@ -53,16 +55,12 @@ impl Call {
     /// Understands `message`, which `jsonrpc::parse` found in `body`, together with the headers it came with.
     ///
     /// # Errors
-    /// [`Error`] says what MCP does not allow. Responses are refused: no request of a server is passed to clients yet,
-    /// so there is nothing that one could answer.
+    /// [`Error`] says what MCP does not allow.
     pub fn read(body: &[u8], message: Message, headers: &MirroredHeaders) -> Result<Call, (Option<Id>, Error)> {
         let (id, method, params) = match message {
             Message::Request(request) => (Some(request.id), request.method, request.params),
             Message::Notification(notification) => (None, notification.method, notification.params),
-            Message::Response(_) => {
-                let what = "a response, but nothing was asked of this client".to_owned();
-                return Err((None, Error::InvalidRequest(what)));
-            }
+            Message::Response(_) => return Call::answer(headers).map_err(|error| (None, error)),
         };
         let fault = |error| (id.clone(), error);
         let params = Reader { body, params: params.as_ref() };
@@ -72,8 +70,34 @@ impl Call {
         let object = params.object(method.verb).map_err(fault)?;
         headers.agree(method.name, &object, era).map_err(fault)?;
         let arguments = params.arguments().map_err(fault)?;
-        Ok(Call { id, method, object, arguments, era, version })
+        let state = params.state(method.name, era).map_err(fault)?;
+        Ok(Call { id, method, object, arguments, state, era, version })
     }
+
+    /// A response: what the server asked, and this client answers. Nothing in it is for us to judge.
+    fn answer(headers: &MirroredHeaders) -> Result<Call, Error> {
+        Call::without_body(Method::ANSWER, headers)?
+            .ok_or_else(|| Error::InvalidRequest("a response, which clients of this revision do not send".to_owned()))
+    }
+
+    /// What an older client asks for by the HTTP method alone; `None` where the revision has no such thing.
+    ///
+    /// # Errors
+    /// A revision that is not spoken here.
+    pub fn without_body(method: &'static Method, headers: &MirroredHeaders) -> Result<Option<Call>, Error> {
+        let version = headers.version.clone();
+        let era = match version.as_deref() {
+            Some(name) => Era::of(name).ok_or_else(|| unsupported(name, &SUPPORTED))?,
+            None => Era::Legacy,
+        };
+        let call = Call { id: None, method, object: Object::None, arguments: None, state: None, era, version };
+        Ok((era == Era::Legacy).then_some(call))
+    }
+}
+
+/// Calls that a server may answer with `input_required` (MCP 2026-07-28, "Multi Round-Trip Requests").
+pub fn may_take_rounds(method: &str) -> bool {
+    matches!(method, "tools/call" | "prompts/get" | "resources/read")
 }
 
 /// MCP 2026-07-28, Streamable HTTP, "Protocol Version Header": header and `_meta` say the same, or the request is refused.
@@ -83,7 +107,7 @@ fn era(params: &Reader<'_>, headers: &MirroredHeaders, is_request: bool) -> Resu
     if let Some(version) = in_header.or(in_meta.as_deref())
         && Era::of(version).is_none()
     {
-        return Err(Error::UnsupportedVersion(version.to_owned()));
+        return Err(unsupported(version, if in_meta.is_some() { &[LATEST] } else { &SUPPORTED }));
     }
     match (in_header, in_meta) {
         (None, None) => Ok((Era::Legacy, None)),
@@ -108,6 +132,10 @@ fn era(params: &Reader<'_>, headers: &MirroredHeaders, is_request: bool) -> Resu
     }
 }
 
+fn unsupported(version: &str, supported: &'static [&'static str]) -> Error {
+    Error::UnsupportedVersion { version: version.to_owned(), supported }
+}
+
 fn method_row(name: &str, era: Era, is_request: bool) -> Result<&'static Method, Error> {
     let unknown = || Error::UnknownMethod(name.to_owned());
     let method = Method::named(name).ok_or_else(unknown)?;
@@ -127,6 +155,9 @@ fn method_row(name: &str, era: Era, is_request: bool) -> Result<&'static Method,
     Ok(method)
 }
 
+/// The members of `params` that are read here.
+const LOOKED_AT: &[&str] = &["name", "arguments", "uri", "ref", "notifications", "_meta", "requestState"];
+
 /// Looks into `params`, of which only the spans of its members are known.
 struct Reader<'a> {
     body: &'a [u8],
@@ -143,7 +174,7 @@ impl<'a> Reader<'a> {
     /// What lies in `arguments` is the tool's own and is not looked at.
     fn refuse_look_alikes(&self) -> Result<(), Error> {
         for member in self.params.iter().flat_map(|params| &params.members) {
-            refuse_look_alike("params", &member.key, &["name", "arguments", "uri", "ref", "notifications", "_meta"])?;
+            refuse_look_alike("params", &member.key, LOOKED_AT)?;
         }
         for (key, _) in self.get("ref").into_iter().flat_map(Node::members) {
             refuse_look_alike("params.ref", &key, &["type", "name", "uri"])?;
@@ -183,6 +214,19 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn state(&self, method: &str, era: Era) -> Result<Option<Span>, Error> {
+        let Some(span) = self.params.and_then(|params| params.get("requestState")) else {
+            return Ok(None);
+        };
+        if era == Era::Legacy || !may_take_rounds(method) {
+            return Ok(None);
+        }
+        match Node::of(self.body, span).kind() {
+            crate::jsonrpc::Kind::String => Ok(Some(span)),
+            _ => Err(Error::InvalidParams("params.requestState is not a string".to_owned())),
+        }
+    }
+
     fn object(&self, verb: Verb) -> Result<Object, Error> {
         match verb {
             Verb::CallTool => Ok(Object::Tool(self.string("name")?)),
@@ -190,7 +234,9 @@ impl<'a> Reader<'a> {
             Verb::ReadResource => Ok(Object::Resources(vec![self.string("uri")?])),
             Verb::Complete => self.completed(),
             Verb::Listen => self.listened_to(),
-            Verb::Lifecycle | Verb::List(_) | Verb::Notify => Ok(Object::None),
+            Verb::Lifecycle | Verb::List(_) | Verb::Notify | Verb::Answer | Verb::Stream | Verb::EndSession => {
+                Ok(Object::None)
+            }
         }
     }
 
@@ -232,6 +278,11 @@ impl<'a> Reader<'a> {
 }
 
 fn refuse_look_alike(within: &str, key: &str, names: &[&str]) -> Result<(), Error> {
+    // Nearly every name: plain, and one of those that are read, or unlike them all.
+    let is_plain = key.bytes().all(|byte| byte.is_ascii() && byte != 0);
+    if is_plain && names.iter().all(|name| key == *name || !key.eq_ignore_ascii_case(name)) {
+        return Ok(());
+    }
     match names.iter().find(|name| key != **name && folded(key).eq(folded(name))) {
         Some(name) => Err(Error::InvalidRequest(format!("{within} has a name that some read as `{name}`"))),
         None => Ok(()),

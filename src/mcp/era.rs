@@ -12,8 +12,11 @@ pub enum Era {
 /// The newest revision.
 pub const LATEST: &str = "2026-07-28";
 
+/// The newest revision that has sessions.
+pub const LATEST_LEGACY: &str = "2025-11-25";
+
 /// Every revision spoken here, newest first.
-pub const SUPPORTED: [&str; 5] = [LATEST, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+pub const SUPPORTED: [&str; 5] = [LATEST, LATEST_LEGACY, "2025-06-18", "2025-03-26", "2024-11-05"];
 
 impl Era {
     /// The era of a protocol version; `None` for one that is not spoken here.

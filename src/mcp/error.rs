@@ -15,8 +15,14 @@ pub enum Error {
     #[error("header does not match the body: {0}")]
     HeaderMismatch(String),
     /// The protocol version is not spoken here.
-    #[error("unsupported protocol version {0}")]
-    UnsupportedVersion(String),
+    #[error("unsupported protocol version {version}")]
+    UnsupportedVersion {
+        /// What was asked for.
+        version: String,
+        /// What could be asked for instead in the same way: revisions older than 2026-07-28 are negotiated by
+        /// `initialize`, and are no answer to a request that carries its own.
+        supported: &'static [&'static str],
+    },
     /// A request was sent as a notification, or the other way round.
     #[error("invalid request: {0}")]
     InvalidRequest(String),
@@ -29,7 +35,7 @@ impl Error {
             Error::UnknownMethod(_) => -32601,
             Error::InvalidParams(_) => -32602,
             Error::HeaderMismatch(_) => -32020,
-            Error::UnsupportedVersion(_) => -32022,
+            Error::UnsupportedVersion { .. } => -32022,
             Error::InvalidRequest(_) => -32600,
         }
     }

@@ -1,6 +1,6 @@
 //! Answers to list requests, filtered entry by entry without touching the bytes of what stays.
 
-use crate::jsonrpc::{Kind, Node, Span};
+use crate::jsonrpc::{Edits, Kind, Node, Span};
 
 /// What a list method lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,18 +33,18 @@ impl Listing {
 /// `listing` is `None` for results that are not lists but carry the hint too.
 /// Entries without a readable name are dropped: nobody could call them, and nobody can tell what they are.
 pub fn filter(text: &[u8], result: Span, listing: Option<Listing>, keep: impl Fn(&str) -> bool) -> Vec<u8> {
-    let mut cuts = Edits { text, edits: Vec::new() };
+    let mut edits = Edits::of(text);
     for (key, value) in Node::of(text, result).members() {
         if key == "cacheScope" {
-            cuts.replace(value, b"\"private\"".to_vec());
+            edits.replace(value, b"\"private\"".to_vec());
         } else if let Some((entries, name)) = listing.map(Listing::keys)
             && key == entries
             && value.kind() == Kind::Array
         {
-            cuts.replace(value, kept(value, name, &keep));
+            edits.replace(value, kept(value, name, &keep));
         }
     }
-    cuts.apply()
+    edits.apply()
 }
 
 fn kept(entries: Node<'_>, name: &str, keep: impl Fn(&str) -> bool) -> Vec<u8> {
@@ -60,30 +60,4 @@ fn kept(entries: Node<'_>, name: &str, keep: impl Fn(&str) -> bool) -> Vec<u8> {
     }
     list.push(b']');
     list
-}
-
-/// Replacements in a text, made from the front to the back.
-struct Edits<'a> {
-    text: &'a [u8],
-    edits: Vec<(Span, Vec<u8>)>,
-}
-
-impl Edits<'_> {
-    fn replace(&mut self, value: Node<'_>, with: Vec<u8>) {
-        if let Some(span) = value.span_in(self.text) {
-            self.edits.push((span, with));
-        }
-    }
-
-    fn apply(self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(self.text.len());
-        let mut from = 0;
-        for (span, with) in self.edits {
-            out.extend_from_slice(self.text.get(from..span.start).unwrap_or_default());
-            out.extend_from_slice(&with);
-            from = span.end;
-        }
-        out.extend_from_slice(self.text.get(from..).unwrap_or_default());
-        out
-    }
 }

@@ -19,6 +19,12 @@ pub enum Verb {
     Listen,
     /// Tells something and expects no answer: let through.
     Notify,
+    /// Answers what the server asked this client for: let through in the session it was asked in.
+    Answer,
+    /// Opens a stream for what the server has to say, or takes one up again: let through.
+    Stream,
+    /// Ends a session: let through.
+    EndSession,
 }
 
 /// One row: a method that is known here.
@@ -59,6 +65,16 @@ pub const METHODS: [Method; 20] = {
     ]
 };
 
+/// What older revisions send without a method of JSON-RPC. The names stand in records and metrics only.
+impl Method {
+    /// `GET`: the stream of a session (MCP, Streamable HTTP, "Listening for Messages from the Server").
+    pub const STREAM: &'static Method = &row("(stream)", Verb::Stream, true);
+    /// `DELETE`: the end of a session (MCP, Streamable HTTP, "Session Management").
+    pub const END_SESSION: &'static Method = &row("(end of session)", Verb::EndSession, true);
+    /// A response, which answers a request of the server.
+    pub const ANSWER: &'static Method = &row("(answer)", Verb::Answer, false);
+}
+
 const fn row(name: &'static str, verb: Verb, repeatable: bool) -> Method {
     Method { name, verb, repeatable }
 }
@@ -82,9 +98,16 @@ pub fn table() -> String {
             Verb::ReadResource => ("rules on `resources`", "denied"),
             Verb::Complete => ("the rules on the prompt or resource it completes", "denied"),
             Verb::Listen => ("the rules on each resource it names", "let through when it names none"),
-            Verb::Notify => ("a token for the route", "let through"),
+            Verb::Notify | Verb::Answer | Verb::Stream | Verb::EndSession => ("a token for the route", "let through"),
         };
         text.push_str(&format!("| `{}` | {judged} | {default} |\n", method.name));
+    }
+    for (what, judged) in [
+        ("a response", "a token for the route, and the session it was asked in"),
+        ("`GET` (a stream)", "a token for the route, and the session, where there is one"),
+        ("`DELETE` (the end of a session)", "a token for the route, and the session"),
+    ] {
+        text.push_str(&format!("| {what} | {judged} | let through in revisions up to 2025-11-25 |\n"));
     }
     text.push_str("| anything else | | refused: method not found |\n");
     text

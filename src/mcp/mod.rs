@@ -8,18 +8,22 @@
     deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
+mod ask;
 mod call;
 mod era;
 mod error;
 mod headers;
 mod list;
 mod method;
+mod parameters;
 /// Server-sent events, read and written.
 pub mod sse;
 
-pub use call::{Call, Object};
-pub use era::{Era, LATEST, SUPPORTED};
+pub use ask::{Abilities, Ask};
+pub use call::{Call, Object, may_take_rounds};
+pub use era::{Era, LATEST, LATEST_LEGACY, SUPPORTED};
 pub use error::Error;
 pub use headers::{MirroredHeaders, decode_value, encode_value};
 pub use list::{Listing, filter};
 pub use method::{METHODS, Method, Verb, table};
+pub use parameters::Parameters;

@@ -70,7 +70,7 @@ impl Decoder {
             self.is_after_cr = false;
             rest = rest.strip_prefix(b"\n").unwrap_or(rest);
         }
-        while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+        while let Some(end) = memchr::memchr2(b'\n', b'\r', rest) {
             let (line, tail) = rest.split_at(end);
             self.gather(line)?;
             self.end_line(events);
@@ -159,15 +159,47 @@ impl Decoder {
 /// `message` (valid JSON) as one event of type `message`.
 pub fn encode(message: &[u8]) -> Bytes {
     let mut out = BytesMut::with_capacity(message.len().saturating_add(32));
-    out.extend_from_slice(b"event: message\n");
+    write(&mut out, message, &Place::default());
+    out.freeze()
+}
+
+/// What an event says about its place in the stream, beside its message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The id to resume after it. Without line ends, which no id of ours has.
+    pub id: Option<String>,
+    /// How long a client should wait before it reconnects, in milliseconds.
+    pub retry_ms: Option<u64>,
+}
+
+/// Appends `message` (valid JSON, or nothing: then the event only marks a place) as one event to `out`.
+pub fn write(out: &mut BytesMut, message: &[u8], place: &Place) {
+    out.reserve(message.len().saturating_add(64));
+    if !message.is_empty() {
+        out.extend_from_slice(b"event: message\n");
+    }
+    if let Some(id) = &place.id {
+        out.extend_from_slice(b"id: ");
+        out.extend_from_slice(id.as_bytes());
+        out.extend_from_slice(b"\n");
+    }
+    if let Some(ms) = place.retry_ms {
+        out.extend_from_slice(format!("retry: {ms}\n").as_bytes());
+    }
     // In valid JSON a line end is only ever space between tokens, so every line can be a data line of its own.
-    for line in message.split(|byte| matches!(byte, b'\n' | b'\r')) {
+    let mut rest = message;
+    loop {
+        let end = memchr::memchr2(b'\n', b'\r', rest);
+        let (line, after) = rest.split_at(end.unwrap_or(rest.len()));
         out.extend_from_slice(b"data: ");
         out.extend_from_slice(line);
         out.extend_from_slice(b"\n");
+        match after.split_first() {
+            Some((_, after)) => rest = after,
+            None => break,
+        }
     }
     out.extend_from_slice(b"\n");
-    out.freeze()
 }
 
 /// A comment: keeps proxies from closing an idle stream, and means nothing to clients.

@@ -1,7 +1,7 @@
 //! Protected Resource Metadata (RFC 9728): which authorization server issues tokens for a route.
 
 use super::{Shared, document, not_found};
-use crate::snapshot::{Route, Snapshot};
+use crate::snapshot::Route;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -11,7 +11,7 @@ use serde_json::json;
 pub(super) async fn of_route(State(shared): State<Shared>, Path(name): Path<String>) -> Response {
     let snapshot = shared.snapshots.load_full();
     match snapshot.routes.get(&name) {
-        Some(route) => metadata(&snapshot, route),
+        Some(route) => metadata(route),
         None => not_found(),
     }
 }
@@ -21,7 +21,7 @@ pub(super) async fn root(State(shared): State<Shared>) -> Response {
     let snapshot = shared.snapshots.load_full();
     let mut routes = snapshot.routes.values();
     match (routes.next(), routes.next()) {
-        (Some(route), None) => metadata(&snapshot, route),
+        (Some(route), None) => metadata(route),
         _ => not_found(),
     }
 }
@@ -29,15 +29,17 @@ pub(super) async fn root(State(shared): State<Shared>) -> Response {
 //= RFC 9728 §3.3
 //# The "resource" value returned MUST be identical to the protected resource's resource identifier value into which
 //# the well-known URI path suffix was inserted to create the URL used to retrieve the metadata.
-fn metadata(snapshot: &Snapshot, route: &Route) -> Response {
-    document(
-        StatusCode::OK,
-        &json!({
-            "resource": route.resource,
-            "authorization_servers": [&*snapshot.public_url],
-            "bearer_methods_supported": ["header"],
-            "scopes_supported": ["mcp"],
-            "resource_name": &*route.name,
-        }),
-    )
+fn metadata(route: &Route) -> Response {
+    let server = &route.server;
+    let mut metadata = json!({
+        "resource": route.resource,
+        "authorization_servers": [&*server.issuer],
+        "bearer_methods_supported": ["header"],
+        "resource_name": &*route.name,
+    });
+    // RFC 9728 §2 has no empty list.
+    if !server.scopes.is_empty() {
+        metadata["scopes_supported"] = json!(server.scopes);
+    }
+    document(StatusCode::OK, &metadata)
 }

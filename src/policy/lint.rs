@@ -76,7 +76,7 @@ fn covering(rule: &Rule, rules: &[Rule], is_stronger: impl Fn(&Rule) -> bool) ->
 /// Whether all that `narrow` matches, `wide` matches too.
 ///
 /// A `*` of `narrow`, read as a plain character, is one that only a `*` of `wide` can take: it stands for any text.
-fn is_within(narrow: &str, wide: &str) -> bool {
+pub(super) fn is_within(narrow: &str, wide: &str) -> bool {
     match (narrow.split_once('/'), Pattern::parse(wide)) {
         (Some((upstream, name)), Ok(wide)) => wide.matches(upstream, name),
         _ => false,

@@ -19,6 +19,7 @@ mod compile;
 mod condition;
 mod decision;
 mod explain;
+mod external;
 mod index;
 mod lint;
 mod literal;
@@ -34,6 +35,7 @@ mod who;
 
 pub use decision::{Allowed, Approvers, Decision, Denied, Held, Hold, Signal, Why};
 pub use explain::{Explanation, Line};
+pub use external::lint_external;
 pub use lint::lint;
 
 use crate::identity::Principal;

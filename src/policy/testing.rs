@@ -26,8 +26,10 @@ pub(super) fn user(name: &str, groups: &[&str]) -> Principal {
         client: "cli".into(),
         scopes: vec!["mcp".to_owned()].into(),
         groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-        grant: "g_1".into(),
+        claimed: [].into(),
+        grant: None,
         is_local: true,
+        person: Some(name.into()),
     }
 }
 

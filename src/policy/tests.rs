@@ -138,7 +138,7 @@ fn every_key_of_who_must_match_and_one_entry_of_it_is_enough() {
 #[test]
 fn a_client_is_never_taken_for_a_user_of_its_name() {
     let policy = policy("rules: [{ name: r, tools: ['u/t'], who: { users: [alice] }, allow: {} }]");
-    let client = Principal { subject: Subject::Client("alice".into()), ..user("alice", &[]) };
+    let client = Principal { subject: Subject::Client("alice".into()), person: None, ..user("alice", &[]) };
 
     check(&policy, &client, "u/t", "", "unlisted");
 }
@@ -153,12 +153,27 @@ fn external_principals_are_let_in_by_group_only_and_kept_out_by_any_deny() {
          { name: ops, tools: ['u/e', 'u/f'], who: { groups: [ops] }, allow: {} }, \
          { name: not f, tools: ['u/f'], deny: {} }]",
     );
-    let external = Principal { is_local: false, ..user("alice", &["ops"]) };
+    let external = Principal { is_local: false, person: None, ..user("alice", &["ops"]) };
 
     for hidden in ["u/a", "u/b", "u/c", "u/d", "u/f"] {
         check(&policy, &external, hidden, "", "unlisted");
     }
     check(&policy, &external, "u/e", "", "allowed");
+}
+
+#[test]
+fn an_external_principal_who_is_a_person_of_this_gateway_is_that_person_with_another_client() {
+    let policy = policy(
+        "rules: [{ name: everybody, tools: ['u/a'], allow: {} }, \
+         { name: alice, tools: ['u/b'], who: { users: [alice] }, allow: {} }, \
+         { name: client, tools: ['u/c'], who: { clients: [cli] }, allow: {} }]",
+    );
+    let known = Principal { subject: Subject::User("00u1".into()), is_local: false, ..user("alice", &[]) };
+
+    check(&policy, &known, "u/a", "", "allowed");
+    check(&policy, &known, "u/b", "", "allowed");
+    check(&policy, &known, "u/c", "", "unlisted");
+    check(&policy, &Principal { person: None, ..known }, "u/b", "", "unlisted");
 }
 
 // === Scopes ===

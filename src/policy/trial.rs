@@ -74,8 +74,10 @@ fn principal(test: &PolicyTest, mut groups: Vec<String>) -> Principal {
         client: test.client.as_deref().unwrap_or_default().into(),
         scopes: scopes.into(),
         groups: groups.into(),
-        grant: Arc::from(""),
+        claimed: [].into(),
+        grant: None,
         is_local: true,
+        person: Some(test.user.as_str().into()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! For whom a rule is. Scopes are asked apart from the rest, because a scope is the one thing a client can still get.
 
-use crate::identity::{Principal, Subject};
+use crate::identity::Principal;
 
 /// The compiled `who`: each list that is there must have a match, and all scopes must be carried.
 #[derive(Debug, Default)]
@@ -27,16 +27,15 @@ impl Who {
     ///
     /// Names of users and clients are names of this gateway: an external issuer's `alice` is another person. What an
     /// external issuer says counts only as the groups it is mapped to, so without `groups` a rule opens nothing to its
-    /// principals. A deny closes, and may as well close to all.
+    /// principals. A deny closes, and may as well close to all. Whom `also` makes a person of this gateway is that person;
+    /// the client they use stays a client of the other issuer.
     pub(super) fn misses(&self, principal: &Principal) -> Option<Miss> {
         let is_opened_by_group = self.groups.is_some();
-        if !principal.is_local && !is_opened_by_group && !self.is_of_deny {
+        let is_of_this_gateway = principal.is_local || principal.person.is_some();
+        if !is_of_this_gateway && !is_opened_by_group && !self.is_of_deny {
             return Some(Miss::External);
         }
-        let user = match &principal.subject {
-            Subject::User(name) if principal.is_local => Some(&**name),
-            _ => None,
-        };
+        let user = principal.person.as_deref();
         let client = principal.is_local.then_some(&*principal.client);
         if !is_among(self.users.as_deref(), user) {
             return Some(Miss::User);

@@ -1,8 +1,10 @@
-//! From the `Authorization` header to a [`Principal`]: a bearer token of ours, for exactly this route, not revoked.
+//! From the `Authorization` header to a [`Principal`]: a bearer token for exactly this route, of ours and not revoked, or
+//! of an external issuer that is configured.
 //!
 //! Everything else is 401 with a challenge that says where to get one (RFC 6750 §3, RFC 9728 §5.1). What was wrong with
 //! a token is for the log; the client is only told whether to bring one or to bring another.
 
+use super::Gateway;
 use super::exchange::Exchange;
 use super::refuse::{Code, Refusal};
 use crate::identity::{self, Principal, Verifier};
@@ -15,16 +17,20 @@ use http::header::AUTHORIZATION;
 ///
 /// # Errors
 /// No token, or none that is good here.
-pub(super) async fn principal(
-    exchange: &mut Exchange,
-    route: &Route,
-    verifier: &Verifier,
-) -> Result<Principal, Refusal> {
+pub(super) async fn principal(exchange: &mut Exchange, route: &Route, gateway: &Gateway) -> Result<Principal, Refusal> {
     let token = bearer(&exchange.session.req_header().headers).map_err(|refusal| refusal.challenge(route, None))?;
-    let verified = verifier.verify(token, &route.resource).await;
-    let verified = verified.map_err(|error| invalid(&error, route))?;
-    let principal = Principal::of(&verified, &exchange.snapshot.users)
-        .ok_or_else(|| invalid(&identity::Error::UnknownUser, route))?;
+    let snapshot = &exchange.snapshot;
+    let found = match snapshot.issuers.claimed_by(token) {
+        Some(issuer) => {
+            let asserted = issuer.verify(token, &route.resource, &gateway.fetching).await;
+            asserted.map(|asserted| Principal::external(&asserted, &snapshot.users))
+        }
+        None => {
+            let verified = gateway.verifier.verify(token, &route.resource).await;
+            verified.and_then(|verified| Principal::of(&verified, &snapshot.users).ok_or(identity::Error::UnknownUser))
+        }
+    };
+    let principal = found.map_err(|error| invalid(&error, route))?;
     exchange.facts.principal = Some(principal.clone());
     Ok(principal)
 }
@@ -60,7 +66,7 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
 }
 
 fn invalid(error: &identity::Error, route: &Route) -> Refusal {
-    if let identity::Error::Unavailable(_) = error {
+    if let identity::Error::Unavailable(_) | identity::Error::NoKeys(_) = error {
         return Refusal::http(Code::Unavailable, "tokens cannot be checked right now").because(error);
     }
     let refusal = Refusal::http(Code::BadToken, error.public()).because(error);

@@ -5,6 +5,7 @@
 
 use super::record::{Facts, Outcome};
 use super::refuse::Refusal;
+use crate::glance::glance;
 use crate::id::RequestId;
 use crate::mcp::sse;
 use crate::metrics::{InFlight, Metrics};
@@ -17,18 +18,26 @@ use http::header::{
     ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use pingora::apps::{HttpPersistentSettings, ReusedHttpStream};
+use pingora::apps::ReusedHttpStream;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, interval_at, timeout};
+use tokio::time::{Instant, sleep};
 
 /// A client that is waiting for a call sees its first bytes within this time.
 const FIRST_BYTES: Duration = Duration::from_secs(1);
 /// And then a sign of life this often, well below the 60 s after which many proxies give up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// The session of an older client.
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+/// On every answer that is a message: what it is, and that it is for nobody else.
+const JSON: [(HeaderName, HeaderValue); 2] = [
+    (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+    (CACHE_CONTROL, HeaderValue::from_static("no-store")),
+];
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What scripts of allowed origins may send.
 const ASKABLE: &str = "authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, \
@@ -52,7 +61,11 @@ pub(super) struct Exchange {
     pub(super) origin: Option<HeaderValue>,
     /// Whether an event stream may be begun before the upstream has answered.
     pub(super) may_stream: bool,
+    /// Says when the gateway stops: what would last is ended then.
+    pub(super) stopping: ShutdownWatch,
     is_streaming: bool,
+    /// The answers to the messages of a batch, until they go out together.
+    gathered: Option<Vec<Bytes>>,
     _in_flight: InFlight,
 }
 
@@ -89,23 +102,19 @@ impl Exchange {
         mut session: ServerSession,
         snapshots: &ArcSwap<Snapshot>,
         metrics: &Metrics,
+        stopping: &ShutdownWatch,
     ) -> Option<Self> {
-        let snapshot = snapshots.load_full();
-        let times = &snapshot.config.timeouts;
-        session.set_pipelining_enabled(true);
-        session.set_read_timeout(Some(times.head.duration()));
-        session.set_write_timeout(Some(times.write.duration()));
-        // pingora limits each read, but not all of them together: a byte every few seconds would hold a connection for ever.
-        let limit = times.keep_alive.duration() + times.head.duration();
-        match timeout(limit, session.read_request()).await {
-            Ok(Ok(true)) => {}
-            Ok(Err(_)) => {
+        // The listener has it whole already (`listener::head`).
+        match session.read_request().await {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(_) => {
                 let _ = session.respond_error(400).await;
                 return None;
             }
-            Ok(Ok(false)) | Err(_) => return None,
         }
         let snapshot = snapshots.load_full();
+        session.set_write_timeout(Some(snapshot.config.timeouts.write.duration()));
         // pingora turns keep-alive off where the framing is doubtful; it must not be turned on again.
         if session.get_keepalive().is_some() {
             session.set_keepalive(Some(snapshot.keep_alive().as_secs().max(1)));
@@ -119,7 +128,9 @@ impl Exchange {
             facts: Facts { peer, ..Facts::default() },
             origin: None,
             may_stream: false,
+            stopping: stopping.clone(),
             is_streaming: false,
+            gathered: None,
             _in_flight: metrics.begin(),
         })
     }
@@ -134,24 +145,26 @@ impl Exchange {
         if is_stopping {
             session.set_keepalive(None);
         }
-        let settings = HttpPersistentSettings::for_session(&session);
-        let stream = session.finish().await.ok().flatten()?;
-        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
+        crate::web::give_back(session).await
     }
 
     /// Waits for `work`, unless the client leaves first. Meanwhile a client that may get an event stream gets one,
     /// with signs of life in it.
     pub(super) async fn while_there<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Gone> {
         let mut work = pin!(work);
-        let first = if self.is_streaming { KEEP_ALIVE } else { FIRST_BYTES };
-        let mut ticks = interval_at(Instant::now() + first, KEEP_ALIVE);
+        // Most often it is there already; then nothing is set up for a wait.
+        if let Some(done) = glance(work.as_mut()).await {
+            return Ok(done);
+        }
         loop {
+            let shows_life = self.may_stream || self.is_streaming;
+            let pause = if self.is_streaming { KEEP_ALIVE } else { FIRST_BYTES };
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(done),
                 // Also resolves when the client sends what it must not send now: then it is over as well.
                 _ = self.session.read_body_or_idle(true) => return Err(Gone),
-                _ = ticks.tick(), if self.may_stream || self.is_streaming => {}
+                () = sleep(pause), if shows_life => {}
             }
             self.begin_stream(None).await?;
             self.write(Bytes::from_static(sse::COMMENT)).await?;
@@ -174,14 +187,14 @@ impl Exchange {
             ],
         );
         if let Some(id) = session_id {
-            insert(&mut head, HeaderName::from_static("mcp-session-id"), id);
+            insert(&mut head, SESSION_ID, id);
         }
-        self.write_head(head).await
-    }
-
-    /// Whether an event stream has begun: then the status is sent, and an answer can only be an event.
-    pub(super) fn is_streaming(&self) -> bool {
-        self.is_streaming
+        self.write_head(head).await?;
+        let earlier = self.gathered.as_mut().map(std::mem::take).unwrap_or_default();
+        for message in earlier {
+            self.write(sse::encode(&message)).await?;
+        }
+        Ok(())
     }
 
     /// Writes a piece of a begun event stream.
@@ -190,9 +203,60 @@ impl Exchange {
         self.session.write_response_body(piece, false).await.map_err(|_| Gone)
     }
 
-    /// Ends a begun event stream.
+    /// Ends a begun event stream. (That of a batch goes on until [`Exchange::end_batch`].)
     pub(super) async fn end_stream(&mut self) -> Result<(), Gone> {
+        if self.gathered.is_some() {
+            return Ok(());
+        }
         self.session.finish_body().await.map_err(|_| Gone)
+    }
+
+    /// Whether answers are gathered for a batch.
+    pub(super) fn is_gathering(&self) -> bool {
+        self.gathered.is_some()
+    }
+
+    /// From here on answers are those of a batch.
+    pub(super) fn begin_batch(&mut self) {
+        self.gathered = Some(Vec::new());
+    }
+
+    /// Answers the batch with what was gathered: an array, or nothing where nothing wanted an answer (JSON-RPC 2.0 §6).
+    pub(super) async fn end_batch(&mut self) -> Result<(), Gone> {
+        let messages = self.gathered.take().unwrap_or_default();
+        if self.is_streaming {
+            return self.end_stream().await;
+        }
+        if messages.is_empty() {
+            return self.answer(StatusCode::ACCEPTED, &[], Bytes::new()).await;
+        }
+        let array = [&b"["[..], &messages.join(&b','), b"]"].concat();
+        self.answer(StatusCode::OK, &JSON, array.into()).await
+    }
+
+    /// Answers with the one message that ends a call, in a form the client takes: an event where a stream has begun or
+    /// nothing else is accepted, otherwise a body, with these headers beside it.
+    pub(super) async fn conclude(
+        &mut self,
+        status: StatusCode,
+        headers: Vec<(HeaderName, HeaderValue)>,
+        message: Bytes,
+    ) -> Result<(), Gone> {
+        if !self.is_streaming
+            && self.facts.accepts.json
+            && let Some(gathered) = &mut self.gathered
+        {
+            gathered.push(message);
+            return Ok(());
+        }
+        if self.is_streaming || (!self.facts.accepts.json && status.is_success()) {
+            let session = headers.into_iter().find(|(name, _)| *name == SESSION_ID).map(|(_, id)| id);
+            self.begin_stream(session).await?;
+            self.write(sse::encode(&message)).await?;
+            return self.end_stream().await;
+        }
+        let headers = [headers.as_slice(), &JSON].concat();
+        self.answer(status, &headers, message).await
     }
 
     /// Answers whole: status, a few headers, and a body whose length is known.
@@ -235,7 +299,8 @@ impl Exchange {
     }
 
     fn head(&self, status: StatusCode, headers: &[(HeaderName, HeaderValue)]) -> ResponseHeader {
-        let mut head = ResponseHeader::build(status, Some(headers.len() + 6)).expect("a status code of the standard");
+        let mut head =
+            ResponseHeader::build_no_case(status, Some(headers.len() + 6)).expect("a status code of the standard");
         for (name, value) in headers.iter().cloned().chain(self.common_headers()) {
             insert(&mut head, name, value);
         }

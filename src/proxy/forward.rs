@@ -2,19 +2,29 @@
 //! headers only those that MCP needs are passed on, and those that mirror the body are made anew from the judged call.
 
 use super::Gateway;
-use super::exchange::{End, Exchange};
+use super::exchange::{End, Exchange, SESSION_ID};
 use super::hold::Permit;
+use super::ids::Ticket;
 use super::receive::Received;
 use super::refuse::{Code, Refusal};
-use crate::jsonrpc::Id;
-use crate::mcp::{Call, Era, Object, encode_value};
+use crate::jsonrpc::{Edits, Id, Node, Span};
+use crate::mcp::{Call, Era, Object, Verb, encode_value};
 use crate::snapshot::Route;
 use crate::upstream::{Answer, Error, Request, Send};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 /// Trace context (W3C) crosses every hop.
 const TRACE: [HeaderName; 3] =
     [HeaderName::from_static("traceparent"), HeaderName::from_static("tracestate"), HeaderName::from_static("baggage")];
+
+/// A call that is at the upstream.
+pub(super) struct Sent {
+    /// The head of the answer; `None` where there was nothing to send.
+    pub(super) answer: Option<Answer>,
+    /// Keeps its id from being given to another call.
+    pub(super) ticket: Option<Ticket>,
+}
 
 /// Sends the call that `permit` is for. The permit is used up by it.
 ///
@@ -26,19 +36,31 @@ pub(super) async fn send(
     route: &Route,
     received: &Received,
     permit: Permit,
-) -> Result<Answer, End> {
+) -> Result<Sent, End> {
+    let ticket = ticket(gateway, exchange, route, received);
+    let Some(body) = body(gateway, route, received, ticket.as_ref()) else {
+        gateway.metrics.dropped_message(&route.name, "unattributable");
+        return Ok(Sent { answer: None, ticket });
+    };
+    let verb = received.call.method.verb;
     let request = Request {
-        method: Method::POST,
-        body: received.body.clone(),
+        method: match verb {
+            Verb::Stream => Method::GET,
+            Verb::EndSession => Method::DELETE,
+            _ => Method::POST,
+        },
+        body,
         headers: headers(&exchange.session.req_header().headers, received),
         is_repeatable: received.call.method.repeatable,
+        is_lasting: matches!(verb, Verb::Stream | Verb::Listen),
     };
     gateway.metrics.decided_after(exchange.started.elapsed().as_secs_f64());
     drop(permit);
     let sender = Send { upstream: &route.upstream, shared: &gateway.shared };
     // Boxed: connecting takes a large future, which need not be carried along while the answer is awaited and passed on.
     let answer = exchange.while_there(Box::pin(sender.send(&request))).await?;
-    answer.map_err(|error| failed(gateway, route, received.call.id.as_ref(), &error).into())
+    let answer = answer.map_err(|error| failed(gateway, route, received.call.id.as_ref(), &error))?;
+    Ok(Sent { answer: Some(answer), ticket })
 }
 
 /// An upstream's failure, as a client gets to see it.
@@ -46,8 +68,41 @@ pub(super) fn failed(gateway: &Gateway, route: &Route, id: Option<&Id>, error: &
     gateway.metrics.upstream_error(&route.name, error.code());
     tracing::warn!(upstream = %route.name, %error, "upstream failed");
     let refusal = Refusal::error(Code::Upstream(error.code()), id, error.public(&route.name)).because(error);
-    // A notification has no answer that could carry the error.
+    // What has no id has no answer that could carry the error.
     if id.is_none() { refusal.status(http::StatusCode::BAD_GATEWAY) } else { refusal }
+}
+
+/// Requests of the newer era stand alone at the upstream, each on its own stream.
+fn ticket(gateway: &Gateway, exchange: &Exchange, route: &Route, received: &Received) -> Option<Ticket> {
+    let id = received.call.id.as_ref().filter(|_| received.call.era == Era::Legacy)?;
+    let session = received.session.as_ref().map(|session| &session.id);
+    Some(gateway.ids.enter(&route.name, session, id, &exchange.id))
+}
+
+/// The judged bytes; only an id that would be mistaken for another, and a state of the upstream's own, are exchanged.
+/// `None`: a message about a call that cannot be told from another client's.
+fn body(gateway: &Gateway, route: &Route, received: &Received, ticket: Option<&Ticket>) -> Option<Bytes> {
+    let whole = || Node::of(&received.body, Span::whole(&received.body));
+    let mut edits = Edits::of(&received.body);
+    if let Some(ours) = ticket.and_then(Ticket::ours)
+        && let Some(theirs) = whole().get("id")
+    {
+        edits.replace(theirs, ours.as_json());
+    }
+    if let (Some(state), Some(span)) = (&received.state, received.call.state) {
+        edits.replace_span(span, serde_json::Value::from(state.as_str()).to_string());
+    }
+    let is_about_a_call = matches!(received.call.method.name, "notifications/cancelled" | "notifications/progress");
+    if is_about_a_call && received.call.era == Era::Legacy {
+        // Without sessions, all clients of an upstream share one space of ids: this could hit anybody's call.
+        let session = received.session.as_ref()?;
+        if let Some(named) = whole().get("params").and_then(|params| params.get("requestId"))
+            && let Some(ours) = Id::of(named).and_then(|id| gateway.ids.known_as(&route.name, &session.id, &id))
+        {
+            edits.replace(named, ours.as_json());
+        }
+    }
+    Some(if edits.is_empty() { received.body.clone() } else { edits.apply().into() })
 }
 
 fn headers(client: &HeaderMap, received: &Received) -> Vec<(HeaderName, HeaderValue)> {
@@ -55,29 +110,28 @@ fn headers(client: &HeaderMap, received: &Received) -> Vec<(HeaderName, HeaderVa
     let mut headers = Vec::with_capacity(8);
     let version = call.version.as_ref().and_then(|version| HeaderValue::try_from(version).ok());
     headers.extend(version.map(|version| (HeaderName::from_static("mcp-protocol-version"), version)));
-    headers.extend(received.session.clone().map(|id| (HeaderName::from_static("mcp-session-id"), id)));
+    headers.extend(received.session.as_ref().map(|session| (SESSION_ID, session.id.clone())));
+    let resume = received.resume.as_ref().and_then(|place| HeaderValue::try_from(&place.id).ok());
+    headers.extend(resume.map(|id| (HeaderName::from_static("last-event-id"), id)));
     for name in TRACE {
         headers.extend(client.get(&name).cloned().map(|value| (name, value)));
     }
     if call.era == Era::Modern {
-        mirror(call, client, &mut headers);
+        mirror(call, &mut headers);
+        headers.extend(received.parameters.iter().cloned());
     }
     headers
 }
 
 /// MCP 2026-07-28, Streamable HTTP, "Standard MCP Request Headers".
-fn mirror(call: &Call, client: &HeaderMap, headers: &mut Vec<(HeaderName, HeaderValue)>) {
+fn mirror(call: &Call, headers: &mut Vec<(HeaderName, HeaderValue)>) {
     headers.push((HeaderName::from_static("mcp-method"), HeaderValue::from_static(call.method.name)));
     let name = match &call.object {
         Object::Tool(name) | Object::Prompt(name) => Some(name),
         Object::Resources(uris) => uris.first(),
         Object::None => None,
     };
-    if matches!(call.method.name, "tools/call" | "prompts/get" | "resources/read") {
+    if crate::mcp::may_take_rounds(call.method.name) {
         headers.extend(name.map(|name| (HeaderName::from_static("mcp-name"), encode_value(name))));
     }
-    // Which arguments these mirror stands in the tool's schema, which the server has; it must validate them.
-    let is_parameter = |name: &HeaderName| name.as_str().starts_with("mcp-param-");
-    let parameters = client.iter().filter(|(name, _)| is_parameter(name));
-    headers.extend(parameters.map(|(name, value)| (name.clone(), value.clone())));
 }

@@ -38,7 +38,7 @@ fn denial(denied: &Denied, route: &Route, call: &Call) -> Refusal {
         Why::Scope { wanted } => {
             let refusal = Refusal::error(Code::Scope, id, "the access token lacks a scope that this call needs");
             let what = Some(("insufficient_scope", "another scope is needed"));
-            refusal.challenge_scope(route, what, &wanted.join(" "))
+            refusal.challenge_scope(route, what, wanted)
         }
     }
 }

@@ -10,22 +10,30 @@
 //! pingora's own proxy picks the upstream before it has seen the body and replays no more than 64 KiB; so the body is
 //! read, judged and sent here, over pingora's sessions and pooled connections (docs/decisions/0001).
 
+mod accept;
+mod ask;
 mod authenticate;
+mod batch;
+mod body;
+mod coalesce;
 mod exchange;
 mod forward;
 mod hold;
+mod ids;
 mod inspect;
 mod receive;
 mod record;
 mod refuse;
 mod reply;
 mod route;
+mod stream;
+mod welcome;
 
 use crate::audit::Audit;
-use crate::identity::Verifier;
+use crate::identity::{Fetching, Principal, Verifier};
 use crate::metrics::Metrics;
-use crate::snapshot::Snapshot;
-use crate::upstream::{Sessions, Shared};
+use crate::snapshot::{Route, Snapshot};
+use crate::upstream::{Seal, Sessions, Shared};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use axum::Router;
@@ -33,24 +41,41 @@ use exchange::{End, Exchange};
 use pingora::apps::{HttpServerApp, ReusedHttpStream};
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
+use receive::{Incoming, Received};
 use record::Outcome;
 use route::Found;
 use std::sync::Arc;
+use tokio::sync::{Semaphore, watch};
+
+pub use ids::Ids;
+
+/// Refusals on their way to servers that asked what they may not, at most.
+pub const MAX_REFUSALS: usize = 64;
 
 /// What the data path works with; one per process.
 pub struct Gateway {
     /// The configuration in force.
     pub snapshots: Arc<ArcSwap<Snapshot>>,
-    /// Knows which tokens are good.
+    /// Knows which of our tokens are good.
     pub verifier: Verifier,
+    /// Fetches the keys of external issuers.
+    pub fetching: Fetching,
     /// The audit log.
     pub audit: Audit,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// The pool of upstream connections.
     pub shared: Shared,
-    /// Seals the session ids of legacy servers.
+    /// Seals what clients keep for us.
+    pub seal: Arc<Seal>,
+    /// The sessions of legacy servers.
     pub sessions: Sessions,
+    /// The ids in flight at legacy servers.
+    pub ids: Ids,
+    /// Says when another configuration came into force.
+    pub reloads: watch::Receiver<()>,
+    /// Limits the refusals that are on their way to servers which asked what they may not.
+    pub refusals: Arc<Semaphore>,
     /// Our own documents and pages on the agent listener.
     pub pages: Router,
 }
@@ -63,14 +88,26 @@ impl Gateway {
             Found::Page => return exchange.answer_page(&self.pages).await,
             Found::Preflight => return exchange.answer_preflight().await,
         };
-        let principal = authenticate::principal(exchange, &route, &self.verifier).await?;
-        let received = receive::call(exchange, &route, &principal, &self.sessions).await?;
+        let principal = authenticate::principal(exchange, &route, self).await?;
+        match receive::messages(self, exchange, &route, &principal).await? {
+            Incoming::One(received) => self.pass_one(exchange, &route, &principal, &received).await,
+            Incoming::Batch(batch) => batch::pass(self, exchange, &route, &principal, batch).await,
+        }
+    }
+
+    async fn pass_one(
+        &self,
+        exchange: &mut Exchange,
+        route: &Route,
+        principal: &Principal,
+        received: &Received,
+    ) -> Result<Outcome, End> {
         authenticate::confirm(&self.verifier, &received.call)?;
-        let decision = inspect::decide(exchange, &route, &principal, &received);
-        record::decided(self, exchange, &route, &received, &decision).await?;
-        let permit = hold::release(decision, &route, &received.call)?;
-        let answer = forward::send(self, exchange, &route, &received, permit).await?;
-        reply::pass_on(self, exchange, &route, &principal, &received, answer).await
+        let decision = inspect::decide(exchange, route, principal, received);
+        record::decided(self, exchange, route, received, &decision).await?;
+        let permit = hold::release(decision, route, &received.call)?;
+        let sent = forward::send(self, exchange, route, received, permit).await?;
+        reply::pass_on(self, exchange, route, principal, received, sent).await
     }
 
     async fn serve(&self, exchange: &mut Exchange) -> Outcome {
@@ -89,7 +126,7 @@ impl HttpServerApp for Gateway {
         session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
-        let mut exchange = Exchange::begin(session, &self.snapshots, &self.metrics).await?;
+        let mut exchange = Exchange::begin(session, &self.snapshots, &self.metrics, shutdown).await?;
         let outcome = self.serve(&mut exchange).await;
         record::ended(self, &exchange, outcome);
         let is_stopping = *shutdown.borrow();

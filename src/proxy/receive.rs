@@ -1,19 +1,34 @@
-//! From a request's body to a [`Call`]: bounded, whole, strictly read, and in agreement with its headers.
+//! From a request to the [`Call`]s it makes: bounded, whole, strictly read, and in agreement with its headers.
 //!
 //! The bytes that are judged here are the bytes that are sent on; nothing is decoded and encoded again.
 
-use super::exchange::Exchange;
+use super::Gateway;
+use super::accept::{Accepts, is_json};
+use super::body;
+use super::exchange::{Exchange, SESSION_ID};
 use super::refuse::{Code, Refusal};
 use crate::identity::Principal;
-use crate::jsonrpc::{self, Id, Limits};
-use crate::mcp::{self, Call, MirroredHeaders};
+use crate::jsonrpc::{self, Id, Limits, Node, Span};
+use crate::mcp::{self, Call, Era, MirroredHeaders, Object, Verb};
 use crate::snapshot::Route;
-use crate::upstream::Sessions;
-use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use crate::upstream::{EventId, Scope, Session};
+use bytes::Bytes;
+use http::header::CONTENT_ENCODING;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::json;
-use tokio::time::{Instant, timeout_at};
+
+/// Messages in one batch.
+const MAX_BATCH: usize = 64;
+/// The only revision that knows batches.
+const BATCHES: &str = "2025-03-26";
+
+/// What one request brought.
+pub(super) enum Incoming {
+    /// One message, or a request for a stream or for the end of a session.
+    One(Box<Received>),
+    /// Several messages, each judged alone.
+    Batch(Vec<Received>),
+}
 
 /// A message of a client, understood.
 pub(super) struct Received {
@@ -21,58 +36,236 @@ pub(super) struct Received {
     pub(super) call: Call,
     /// Its bytes, as they came.
     pub(super) body: Bytes,
-    /// The upstream's session id, out of the sealed one the client sent.
-    pub(super) session: Option<HeaderValue>,
-}
-
-/// What kinds of answer the client takes. A client that names none takes both.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Accepts {
-    /// `application/json`.
-    pub(super) json: bool,
-    /// `text/event-stream`.
-    pub(super) stream: bool,
+    /// The session it belongs to, out of the sealed id the client sent.
+    pub(super) session: Option<Session>,
+    /// The place to take a stream up at.
+    pub(super) resume: Option<EventId>,
+    /// The upstream's own state of a round trip, out of the sealed one the client sent.
+    pub(super) state: Option<String>,
+    /// The headers that mirror arguments, made anew from the body.
+    pub(super) parameters: Vec<(HeaderName, HeaderValue)>,
 }
 
 /// Receives it.
 ///
 /// # Errors
 /// Whatever is wrong with the request; nothing of it has been forwarded.
-pub(super) async fn call(
+pub(super) async fn messages(
+    gateway: &Gateway,
     exchange: &mut Exchange,
     route: &Route,
     principal: &Principal,
-    sessions: &Sessions,
-) -> Result<Received, Refusal> {
-    check_head(exchange)?;
-    let mirrored = mirrored_headers(exchange)?;
-    let body = whole_body(exchange).await?;
-    let limits = Limits {
-        depth: exchange.snapshot.config.limits.depth as usize,
-        nodes: exchange.snapshot.config.limits.nodes as usize,
+) -> Result<Incoming, Refusal> {
+    let receiver = Receiver { gateway, route, scope: Scope { upstream: &route.name, principal } };
+    let method = match exchange.session.req_header().method {
+        Method::POST => return receiver.posted(exchange).await,
+        Method::GET => mcp::Method::STREAM,
+        Method::DELETE => mcp::Method::END_SESSION,
+        _ => return Err(Refusal::http(Code::HttpMethod, "messages are sent with POST").allow("GET, POST, DELETE")),
     };
-    let message = jsonrpc::parse(&body, limits).map_err(|error| unreadable(&error))?;
-    let call = Call::read(&body, message, &mirrored).map_err(|(id, error)| not_mcp(id.as_ref(), &error, &mirrored))?;
-    exchange.facts.method = Some(call.method.name);
-    exchange.facts.object = call.object.name().map(Into::into);
-    let session = session(exchange, route, principal, sessions, &call)?;
-    exchange.may_stream = exchange.facts.accepts.stream && call.method.verb == mcp::Verb::CallTool;
-    Ok(Received { call, body, session })
+    receiver.without_body(exchange, method).map(Box::new).map(Incoming::One)
+}
+
+/// What is known while one request is received.
+struct Receiver<'a> {
+    gateway: &'a Gateway,
+    route: &'a Route,
+    scope: Scope<'a>,
+}
+
+impl Receiver<'_> {
+    /// A request for a stream, or for the end of a session: older revisions only.
+    fn without_body(&self, exchange: &mut Exchange, method: &'static mcp::Method) -> Result<Received, Refusal> {
+        let mirrored = mirrored_headers(exchange)?;
+        let call = Call::without_body(method, &mirrored).map_err(|error| not_mcp(None, &error, &mirrored))?;
+        let call = call.ok_or_else(|| {
+            Refusal::http(Code::HttpMethod, "this revision of MCP sends messages with POST only").allow("POST")
+        })?;
+        if body::is_announced(exchange) {
+            return Err(Refusal::http(Code::Invalid, "a body, where none is expected"));
+        }
+        let session = self.session(exchange, &call)?;
+        let is_stream = call.method.verb == Verb::Stream;
+        if is_stream {
+            exchange.facts.accepts = Accepts::read(&exchange.session.req_header().headers);
+            if !exchange.facts.accepts.stream {
+                return Err(Refusal::http(Code::Accept, "Accept must allow text/event-stream"));
+            }
+        } else if session.is_none() {
+            return Err(Refusal::http(Code::Invalid, "which session? Mcp-Session-Id is missing"));
+        }
+        exchange.may_stream = is_stream;
+        let resume = if is_stream { self.resume(exchange, session.as_ref())? } else { None };
+        let received = Received { call, body: Bytes::new(), session, resume, state: None, parameters: Vec::new() };
+        received.note(exchange);
+        Ok(received)
+    }
+
+    async fn posted(&self, exchange: &mut Exchange) -> Result<Incoming, Refusal> {
+        check_head(exchange)?;
+        let mirrored = mirrored_headers(exchange)?;
+        let body = body::whole(exchange).await?;
+        let limits = Limits {
+            depth: exchange.snapshot.config.limits.depth as usize,
+            nodes: exchange.snapshot.config.limits.nodes as usize,
+        };
+        match jsonrpc::parse(&body, limits) {
+            Ok(message) => self.one(exchange, body, message, &mirrored).map(Box::new).map(Incoming::One),
+            Err(error) if error.fault == jsonrpc::Fault::Batch && self.takes_batches(exchange) => {
+                self.batch(exchange, &body, limits, &mirrored).map(Incoming::Batch)
+            }
+            Err(error) => Err(unreadable(&error)),
+        }
+    }
+
+    fn one(
+        &self,
+        exchange: &mut Exchange,
+        body: Bytes,
+        message: jsonrpc::Message,
+        mirrored: &MirroredHeaders,
+    ) -> Result<Received, Refusal> {
+        let call =
+            Call::read(&body, message, mirrored).map_err(|(id, error)| not_mcp(id.as_ref(), &error, mirrored))?;
+        let session = self.session(exchange, &call)?;
+        if call.method.verb == Verb::Answer && session.is_none() {
+            return Err(Refusal::http(Code::Invalid, "a response, but nothing was asked: there is no session"));
+        }
+        let state = self.state(&body, &call)?;
+        let parameters = self.parameters(&exchange.session.req_header().headers, &body, &call)?;
+        exchange.may_stream = exchange.facts.accepts.stream && call.method.verb == Verb::CallTool;
+        let received = Received { call, body, session, resume: None, state, parameters };
+        received.note(exchange);
+        Ok(received)
+    }
+
+    fn takes_batches(&self, exchange: &Exchange) -> bool {
+        let headers = &exchange.session.req_header().headers;
+        self.open_session(headers).flatten().is_some_and(|session| session.version == BATCHES)
+    }
+
+    /// MCP 2025-03-26, Streamable HTTP, "Sending Messages to the Server". `initialize` has no place in a batch.
+    fn batch(
+        &self,
+        exchange: &mut Exchange,
+        body: &Bytes,
+        limits: Limits,
+        mirrored: &MirroredHeaders,
+    ) -> Result<Vec<Received>, Refusal> {
+        let spans = jsonrpc::batch(body, limits).map_err(|error| unreadable(&error))?;
+        if spans.len() > MAX_BATCH {
+            return Err(Refusal::http(Code::Batch, format!("a batch of more than {MAX_BATCH} messages")));
+        }
+        let mut batch = Vec::with_capacity(spans.len());
+        for span in spans {
+            let body = body.slice(span.start..span.end);
+            let message = jsonrpc::parse(&body, limits).map_err(|error| unreadable(&error))?;
+            let received = self.one(exchange, body, message, mirrored)?;
+            if received.call.method.name == "initialize" {
+                return Err(Refusal::http(Code::Batch, "`initialize` must not be part of a batch"));
+            }
+            batch.push(received);
+        }
+        exchange.may_stream = exchange.facts.accepts.stream;
+        Ok(batch)
+    }
+
+    /// `None`: none was sent. `Some(None)`: one that is not this principal's here.
+    fn open_session(&self, headers: &HeaderMap) -> Option<Option<Session>> {
+        let mut sent = headers.get_all(SESSION_ID).iter();
+        let sealed = sent.next()?;
+        let is_only_one = sent.next().is_none();
+        Some(is_only_one.then(|| self.gateway.sessions.open(sealed, self.scope)).flatten())
+    }
+
+    /// The session a call belongs to; an id that is not this principal's here is unknown (MCP: 404).
+    fn session(&self, exchange: &Exchange, call: &Call) -> Result<Option<Session>, Refusal> {
+        if call.era == Era::Modern {
+            // Removed in 2026-07-28: ignored where it is sent.
+            return Ok(None);
+        }
+        let unknown = || Refusal::error(Code::Session, call.id.as_ref(), "unknown session; initialize a new one");
+        match self.open_session(&exchange.session.req_header().headers) {
+            None => Ok(None),
+            Some(opened) => opened.map(Some).ok_or_else(unknown),
+        }
+    }
+
+    /// The place that `Last-Event-ID` names. One of another session, or of nobody's, takes up nothing.
+    fn resume(&self, exchange: &Exchange, session: Option<&Session>) -> Result<Option<EventId>, Refusal> {
+        let mut sent = exchange.session.req_header().headers.get_all("last-event-id").iter();
+        let Some(sealed) = sent.next().filter(|id| !id.is_empty()) else {
+            return Ok(None);
+        };
+        let session = session.map(|session| &session.id);
+        let place = self.gateway.seal.open_event_id(sealed, session, self.scope).filter(|_| sent.next().is_none());
+        let unknown = || Refusal::http(Code::EventId, "Last-Event-ID names no event of this session; leave it out");
+        place.map(Some).ok_or_else(unknown)
+    }
+
+    fn state(&self, body: &[u8], call: &Call) -> Result<Option<String>, Refusal> {
+        let Some(sent) = call.state.and_then(|span| Node::of(body, span).as_str()) else {
+            return Ok(None);
+        };
+        let object = call.object.name().unwrap_or_default();
+        let opened = self.gateway.seal.open_request_state(&sent, call.method.name, object, self.scope);
+        let unknown = || Refusal::error(Code::State, call.id.as_ref(), "params.requestState belongs to no such call");
+        opened.map(Some).ok_or_else(unknown)
+    }
+
+    /// Compares the headers that mirror arguments, where the tool is known; the upstream compares them all.
+    fn parameters(
+        &self,
+        headers: &HeaderMap,
+        body: &[u8],
+        call: &Call,
+    ) -> Result<Vec<(HeaderName, HeaderValue)>, Refusal> {
+        let (Era::Modern, Object::Tool(name)) = (call.era, &call.object) else {
+            return Ok(Vec::new());
+        };
+        let definitions = self.route.upstream.definitions();
+        let definition = definitions.tools.get(name);
+        let arguments = call.arguments.map(|span| Node::of(body, span));
+        let mirrored = definition.map(|definition| definition.parameters.mirror(arguments, headers)).transpose();
+        let mut mirrored = mirrored
+            .map_err(|error| {
+                // The client may know a newer definition than we do.
+                self.route.upstream.mark_stale();
+                Refusal::error(Code::HeaderMismatch, call.id.as_ref(), error.to_string())
+            })?
+            .unwrap_or_default();
+        //= MCP 2026-07-28, Streamable HTTP: intermediaries forward `Mcp-Param-*` headers that they do not know.
+        let is_known = |name: &HeaderName| definition.is_some_and(|definition| definition.parameters.contains(name));
+        let others = headers.iter().filter(|(name, _)| name.as_str().starts_with("mcp-param-") && !is_known(name));
+        mirrored.extend(others.map(|(name, value)| (name.clone(), value.clone())));
+        Ok(mirrored)
+    }
+}
+
+impl Received {
+    /// Whether it subscribes to changes of the list of tools (MCP 2026-07-28, `subscriptions/listen`).
+    pub(super) fn listens_to_tools(&self) -> bool {
+        let whole = Node::of(&self.body, Span::whole(&self.body));
+        let wanted = whole.get("params").and_then(|params| params.get("notifications"));
+        wanted.and_then(|wanted| wanted.get("toolsListChanged")).and_then(Node::as_bool) == Some(true)
+    }
+
+    /// Notes what the records say of it.
+    pub(super) fn note(&self, exchange: &mut Exchange) {
+        exchange.facts.method = Some(self.call.method.name);
+        exchange.facts.object = self.call.object.name().map(Into::into);
+    }
 }
 
 fn check_head(exchange: &mut Exchange) -> Result<(), Refusal> {
-    let head = exchange.session.req_header();
-    if head.method != Method::POST {
-        // The stream and the end of a session are the next step's; until then the standard's answer is 405.
-        return Err(Refusal::http(Code::HttpMethod, "messages are sent with POST"));
-    }
-    if head.headers.contains_key(CONTENT_ENCODING) {
+    let headers = &exchange.session.req_header().headers;
+    if headers.contains_key(CONTENT_ENCODING) {
         return Err(Refusal::http(Code::ContentEncoding, "a request's body must not be compressed"));
     }
-    if !is_json(&head.headers) {
+    if !is_json(headers) {
         return Err(Refusal::http(Code::ContentType, "Content-Type must be application/json, in UTF-8"));
     }
-    let accepts = Accepts::read(&head.headers);
+    let accepts = Accepts::read(headers);
     if !accepts.json && !accepts.stream {
         return Err(Refusal::http(Code::Accept, "Accept must allow application/json or text/event-stream"));
     }
@@ -83,117 +276,6 @@ fn check_head(exchange: &mut Exchange) -> Result<(), Refusal> {
 fn mirrored_headers(exchange: &Exchange) -> Result<MirroredHeaders, Refusal> {
     MirroredHeaders::read(&exchange.session.req_header().headers)
         .map_err(|error| Refusal::http(Code::HeaderMismatch, error.to_string()))
-}
-
-/// Exactly one `application/json`; `charset`, where there, is UTF-8 (RFC 8259 §8.1 knows no other).
-fn is_json(headers: &HeaderMap) -> bool {
-    let mut values = headers.get_all(CONTENT_TYPE).iter();
-    let (Some(value), None) = (values.next().and_then(|value| value.to_str().ok()), values.next()) else {
-        return false;
-    };
-    let mut parts = value.split(';').map(str::trim);
-    let is_type = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/json"));
-    is_type
-        && parts.all(|parameter| match parameter.split_once('=') {
-            Some((name, value)) if name.trim().eq_ignore_ascii_case("charset") => {
-                value.trim().trim_matches('"').eq_ignore_ascii_case("utf-8")
-            }
-            _ => true,
-        })
-}
-
-impl Accepts {
-    /// RFC 9110 §12.5.1, as far as it matters here: types, `*`, and `q=0`.
-    pub(super) fn read(headers: &HeaderMap) -> Accepts {
-        let mut accepts = Accepts { json: false, stream: false };
-        let mut is_absent = true;
-        for value in headers.get_all(ACCEPT) {
-            is_absent = false;
-            for range in value.to_str().unwrap_or_default().split(',') {
-                let mut parts = range.split(';').map(str::trim);
-                let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-                let is_refused = parts.any(|part| matches!(part, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"));
-                let (json, stream) = match kind.as_str() {
-                    "*/*" => (true, true),
-                    "application/json" | "application/*" => (true, false),
-                    "text/event-stream" | "text/*" => (false, true),
-                    _ => (false, false),
-                };
-                accepts.json |= json && !is_refused;
-                accepts.stream |= stream && !is_refused;
-            }
-        }
-        if is_absent { Accepts { json: true, stream: true } } else { accepts }
-    }
-}
-
-/// Reads the body to its end, within its limits of size and time.
-async fn whole_body(exchange: &mut Exchange) -> Result<Bytes, Refusal> {
-    let limit = exchange.snapshot.config.limits.body.bytes();
-    let until = Instant::now() + exchange.snapshot.config.timeouts.body.duration();
-    let headers = &exchange.session.req_header().headers;
-    let announced = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > limit) {
-        return Err(too_large(limit));
-    }
-    if headers.contains_key(EXPECT)
-        && let pingora::protocols::http::ServerSession::H1(session) = &mut exchange.session
-    {
-        session.write_continue_response().await.map_err(|_| incomplete())?;
-    }
-    let mut pieces = Pieces { first: None, rest: BytesMut::new(), announced: announced.unwrap_or(0) };
-    loop {
-        let read = timeout_at(until, exchange.session.read_request_body()).await;
-        let slow = || Refusal::http(Code::TooSlow, "the request's body did not come in time");
-        let Some(piece) = read.map_err(|_| slow())?.map_err(|_| incomplete())? else {
-            break;
-        };
-        if pieces.len().saturating_add(piece.len()) > limit {
-            return Err(too_large(limit));
-        }
-        pieces.add(piece);
-    }
-    let body = pieces.whole();
-    exchange.facts.bytes_in = body.len();
-    Ok(body)
-}
-
-/// Gathers a body; one that came in a single piece is not copied.
-struct Pieces {
-    first: Option<Bytes>,
-    rest: BytesMut,
-    announced: usize,
-}
-
-impl Pieces {
-    fn len(&self) -> usize {
-        self.first.as_ref().map_or(0, Bytes::len) + self.rest.len()
-    }
-
-    fn add(&mut self, piece: Bytes) {
-        if self.first.is_none() && self.rest.is_empty() {
-            self.first = Some(piece);
-            return;
-        }
-        if let Some(first) = self.first.take() {
-            self.rest.reserve(self.announced.max(first.len() + piece.len()));
-            self.rest.extend_from_slice(&first);
-        }
-        self.rest.extend_from_slice(&piece);
-    }
-
-    fn whole(self) -> Bytes {
-        self.first.unwrap_or_else(|| self.rest.freeze())
-    }
-}
-
-fn too_large(limit: usize) -> Refusal {
-    Refusal::http(Code::TooLarge, format!("the request's body is over the limit of {limit} bytes (`limits.body`)"))
-        .data("limit", json!(limit))
-}
-
-fn incomplete() -> Refusal {
-    Refusal::http(Code::Incomplete, "the request's body is not complete")
 }
 
 fn unreadable(error: &jsonrpc::Error) -> Refusal {
@@ -218,30 +300,9 @@ fn not_mcp(id: Option<&Id>, error: &mcp::Error, mirrored: &MirroredHeaders) -> R
         }
         mcp::Error::InvalidParams(_) => refusal(Code::Params),
         mcp::Error::HeaderMismatch(_) => refusal(Code::HeaderMismatch),
-        mcp::Error::UnsupportedVersion(version) => refusal(Code::Version)
-            .data("supported", json!(mcp::SUPPORTED))
+        mcp::Error::UnsupportedVersion { version, supported } => refusal(Code::Version)
+            .data("supported", json!(supported))
             .data("requested", json!(version.chars().take(64).collect::<String>())),
         mcp::Error::InvalidRequest(_) => refusal(Code::Invalid),
     }
-}
-
-/// A sealed session id becomes the upstream's own; one that is not this principal's here is unknown (MCP: 404).
-fn session(
-    exchange: &Exchange,
-    route: &Route,
-    principal: &Principal,
-    sessions: &Sessions,
-    call: &Call,
-) -> Result<Option<HeaderValue>, Refusal> {
-    if call.era == mcp::Era::Modern {
-        // Removed in 2026-07-28: ignored where it is sent.
-        return Ok(None);
-    }
-    let mut sent = exchange.session.req_header().headers.get_all("mcp-session-id").iter();
-    let Some(sealed) = sent.next() else {
-        return Ok(None);
-    };
-    let opened = if sent.next().is_none() { sessions.open(sealed, &route.name, principal) } else { None };
-    let unknown = || Refusal::error(Code::Session, call.id.as_ref(), "unknown session; initialize a new one");
-    opened.map(Some).ok_or_else(unknown)
 }

@@ -1,8 +1,9 @@
 //! What is written down: the decision before a call is forwarded, and how the exchange ended, for every ending.
 
 use super::Gateway;
+use super::accept::Accepts;
 use super::exchange::Exchange;
-use super::receive::{Accepts, Received};
+use super::receive::Received;
 use super::refuse::{Code, Refusal};
 use crate::audit::{self, Durability, Event, Kind, Unavailable, Who};
 use crate::identity::{Principal, Subject};
@@ -57,6 +58,12 @@ pub(super) enum Outcome {
     Refused,
     /// One of our own documents or pages, or a preflight.
     Page,
+    /// The messages of a batch, each recorded on its own.
+    Batch,
+    /// We ended a stream that lasts: its client may no longer have it, or the gateway stops.
+    Closed,
+    /// The upstream was lost in mid-stream; the client can take it up again.
+    UpstreamLost,
     /// The client left before its answer was complete.
     ClientGone,
 }
@@ -67,6 +74,9 @@ impl Outcome {
             Outcome::Completed => "completed",
             Outcome::Refused => "refused",
             Outcome::Page => "page",
+            Outcome::Batch => "batch",
+            Outcome::Closed => "closed",
+            Outcome::UpstreamLost => "upstream_lost",
             Outcome::ClientGone => "client_gone",
         }
     }
@@ -143,6 +153,9 @@ pub(super) fn ended(gateway: &Gateway, exchange: &Exchange, outcome: Outcome) {
         request = %exchange.id, route, method, status = facts.status, outcome = outcome.as_str(),
         ms = took.as_millis(), "request ended"
     );
+    if outcome == Outcome::Batch {
+        return;
+    }
     let event = Event {
         code: facts.code,
         outcome: Some(outcome.as_str()),
@@ -158,6 +171,29 @@ pub(super) fn ended(gateway: &Gateway, exchange: &Exchange, outcome: Outcome) {
         None if facts.code.is_some() => gateway.audit.record_stranger(event),
         None => {}
     }
+}
+
+/// Writes down how one message of a batch ended, and makes room for the next.
+pub(super) fn ended_in_batch(gateway: &Gateway, exchange: &mut Exchange, outcome: Outcome) {
+    let facts = &exchange.facts;
+    let route = facts.route.as_deref().unwrap_or("none");
+    if let Some(code) = facts.code {
+        gateway.metrics.refusal(route, code);
+    }
+    let kind = if facts.is_decided { Kind::Result } else { Kind::Refused };
+    let event = Event { code: facts.code, outcome: Some(outcome.as_str()), ..event(kind, exchange) };
+    gateway.audit.record_later(event);
+    let facts = &mut exchange.facts;
+    (facts.code, facts.is_decided, facts.object) = (None, false, None);
+    facts.method = Some("(batch)");
+}
+
+/// Writes down what a server asked of its client, and whether it was passed on.
+pub(super) fn asked(gateway: &Gateway, exchange: &Exchange, method: &str, is_passed: bool) {
+    let decision = if is_passed { audit::Decision::Allowed } else { audit::Decision::Denied };
+    // Only what the specification knows: what a server calls a method is its own text.
+    let method = crate::mcp::Ask::of_method(method).map(|_| method);
+    gateway.audit.record_later(Event { method, decision: Some(decision), ..event(Kind::Asked, exchange) });
 }
 
 fn event(kind: Kind, exchange: &Exchange) -> Event<'_> {
@@ -183,6 +219,8 @@ fn who(principal: &Principal) -> Who<'_> {
             Subject::Client(id) => audit::Subject::Client(id),
         },
         client: &principal.client,
-        grant: &principal.grant,
+        grant: principal.grant.as_deref(),
+        // For a principal of ours the subject has said it.
+        person: principal.person.as_deref().filter(|_| !principal.is_local),
     }
 }

@@ -6,10 +6,10 @@
 use super::exchange::{Exchange, Gone};
 use super::record::Outcome;
 use crate::jsonrpc::Id;
-use crate::mcp::{Era, sse};
+use crate::mcp::Era;
 use crate::snapshot::Route;
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use serde_json::{Value, json};
 
@@ -26,6 +26,7 @@ struct Parts {
     id: Option<Id>,
     data: Vec<(&'static str, Value)>,
     challenge: Option<HeaderValue>,
+    allow: Option<&'static str>,
     /// For the log only.
     cause: Option<String>,
 }
@@ -65,6 +66,8 @@ pub(super) enum Code {
     HeaderMismatch,
     Version,
     Session,
+    EventId,
+    State,
     Denied,
     Unlisted,
     UnlistedResource,
@@ -101,6 +104,8 @@ impl Code {
             Code::HeaderMismatch => ("mcp.header", 400, -32020),
             Code::Version => ("mcp.version", 400, -32022),
             Code::Session => ("mcp.session", 404, -32600),
+            Code::EventId => ("mcp.event_id", 400, -32600),
+            Code::State => ("mcp.state", 200, -32602),
             Code::Denied => ("policy.denied", 200, 31403),
             Code::Unlisted => ("policy.unlisted", 200, -32602),
             Code::UnlistedResource => ("policy.unlisted", 200, -32002),
@@ -130,6 +135,7 @@ impl Refusal {
             id: None,
             data: Vec::new(),
             challenge: None,
+            allow: None,
             cause: None,
         }))
     }
@@ -154,6 +160,12 @@ impl Refusal {
         self
     }
 
+    /// With the HTTP methods that would be answered here (RFC 9110 §15.5.6).
+    pub(super) fn allow(mut self, methods: &'static str) -> Self {
+        self.0.allow = Some(methods);
+        self
+    }
+
     /// With a member of its own in the error's `data`.
     pub(super) fn data(mut self, key: &'static str, value: Value) -> Self {
         self.0.data.push((key, value));
@@ -169,12 +181,21 @@ impl Refusal {
     /// With the challenge that tells a client where to get a token for `route` (RFC 9728 §5.1), and, where one was
     /// sent, what is wrong with it (RFC 6750 §3.1). Without a token no error is named (RFC 6750 §3).
     pub(super) fn challenge(self, route: &Route, error: Option<(&str, &str)>) -> Self {
-        self.challenge_scope(route, error, "mcp")
+        let scopes = route.server.scopes.join(" ");
+        self.challenged(route, error, &scopes)
     }
 
-    /// As [`Refusal::challenge`], naming every scope the call needs.
-    pub(super) fn challenge_scope(mut self, route: &Route, error: Option<(&str, &str)>, scope: &str) -> Self {
-        let mut text = format!("Bearer resource_metadata=\"{}\", scope=\"{scope}\"", route.metadata_url);
+    /// As [`Refusal::challenge`], naming every scope the call needs, as the authorization server calls them.
+    pub(super) fn challenge_scope(self, route: &Route, error: Option<(&str, &str)>, scopes: &[String]) -> Self {
+        let names: Vec<String> = scopes.iter().filter_map(|scope| route.server.name_of_scope(scope)).collect();
+        self.challenged(route, error, &names.join(" "))
+    }
+
+    fn challenged(mut self, route: &Route, error: Option<(&str, &str)>, scope: &str) -> Self {
+        let mut text = format!("Bearer resource_metadata=\"{}\"", route.metadata_url);
+        if !scope.is_empty() {
+            text.push_str(&format!(", scope=\"{scope}\""));
+        }
         if let Some((error, description)) = error {
             text.push_str(&format!(", error=\"{error}\", error_description=\"{description}\""));
         }
@@ -211,6 +232,12 @@ impl Parts {
     }
 }
 
+/// Notes a refusal that has no answer to stand in.
+pub(super) fn note(exchange: &mut Exchange, Refusal(refusal): &Refusal) -> Outcome {
+    exchange.facts.code = Some(refusal.code.as_str());
+    Outcome::Refused
+}
+
 /// Answers `exchange` with `refusal`, in whatever way is still open.
 pub(super) async fn answer(exchange: &mut Exchange, Refusal(refusal): Refusal) -> Outcome {
     exchange.facts.code = Some(refusal.code.as_str());
@@ -224,18 +251,9 @@ pub(super) async fn answer(exchange: &mut Exchange, Refusal(refusal): Refusal) -
 }
 
 async fn write(exchange: &mut Exchange, refusal: &Parts) -> Result<(), Gone> {
-    let body = refusal.body();
-    if exchange.is_streaming() {
-        exchange.write(sse::encode(&body)).await?;
-        return exchange.end_stream().await;
-    }
-    let json = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    let no_store = (CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    let mut headers: Vec<(HeaderName, HeaderValue)> = vec![json, no_store];
+    let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(2);
     headers.extend(refusal.challenge.clone().map(|value| (WWW_AUTHENTICATE, value)));
-    if refusal.code == Code::HttpMethod {
-        headers.push((ALLOW, HeaderValue::from_static("POST")));
-    }
+    headers.extend(refusal.allow.map(|methods| (ALLOW, HeaderValue::from_static(methods))));
     let own = StatusCode::from_u16(refusal.code.row().1).expect("the table holds status codes");
-    exchange.answer(refusal.status.unwrap_or(own), &headers, body).await
+    exchange.conclude(refusal.status.unwrap_or(own), headers, refusal.body()).await
 }

@@ -1,30 +1,29 @@
 //! From the upstream's answer to the client's: read strictly, matched to the call, lists filtered, passed on at once.
 //!
 //! Of the upstream's headers only the session id crosses, sealed. A JSON answer is passed byte for byte; an event
-//! stream is taken apart and put together again, one accepted message an event, so that nothing an upstream writes can
-//! become a field of ours. Messages that answer nobody's question here are dropped and counted.
+//! stream is taken apart and put together again (`stream`), so that nothing an upstream writes can become a field of
+//! ours. Messages that answer nobody's question here are dropped and counted.
 
 use super::Gateway;
-use super::exchange::{End, Exchange};
-use super::forward::failed;
+use super::exchange::{End, Exchange, SESSION_ID};
+use super::forward::{Sent, failed};
+use super::ids::Ticket;
 use super::receive::Received;
 use super::record::Outcome;
 use super::refuse::{Code, Refusal};
+use super::stream;
 use crate::identity::Principal;
-use crate::jsonrpc::{self, Limits, Message, Response};
-use crate::mcp::{self, Call, Era, Listing, Verb, sse};
+use crate::jsonrpc::{self, Edits, Id, Limits, Message, Node, Response, Span};
+use crate::mcp::{self, Abilities, Era, Listing, Method, Verb};
 use crate::policy::Object;
 use crate::snapshot::Route;
-use crate::upstream::{Answer, Error};
-use bytes::{Bytes, BytesMut};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use crate::upstream::{Answer, Error, Pending, Scope};
+use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
-use std::time::Duration;
+use parking_lot::Mutex;
 
 /// JSON values in one answer; its size is limited on its own.
 const MAX_NODES: usize = 4_000_000;
-/// The end of an upstream's stream is waited for this long after its last message, to keep the connection.
-const LAST_CHUNK: Duration = Duration::from_millis(20);
 
 /// Passes the answer on.
 ///
@@ -36,36 +35,49 @@ pub(super) async fn pass_on(
     route: &Route,
     principal: &Principal,
     received: &Received,
-    answer: Answer,
+    sent: Sent,
 ) -> Result<Outcome, End> {
-    let call = &received.call;
-    // An id that the client already has need not be sealed once more: every seal of it looks different.
-    let is_news = call.era == Era::Legacy && answer.session != received.session;
-    let session = answer.session.as_ref().filter(|_| is_news);
-    let session = session.map(|id| gateway.sessions.seal(id, &route.name, principal));
-    let reply = Reply { gateway, route, principal, call, session };
-    if call.id.is_none() {
-        return reply.acknowledge(exchange, answer).await;
-    }
-    match (answer.status, kind(&answer)) {
-        (StatusCode::OK, Kind::Json) => reply.whole(exchange, answer).await,
-        (StatusCode::OK, Kind::Stream) => reply.stream(exchange, answer).await,
-        (StatusCode::OK, Kind::Other) => {
+    let Sent { answer, ticket } = sent;
+    let pending = pending(received, ticket.as_ref());
+    let reply = Reply { gateway, route, principal, received, pending, ticket: Mutex::new(ticket) };
+    let Some(answer) = answer else {
+        return reply.accepted(exchange).await;
+    };
+    let verb = received.call.method.verb;
+    match (verb, answer.status, kind(&answer)) {
+        (Verb::EndSession, ..) => reply.session_ended(exchange, answer).await,
+        (Verb::Stream, StatusCode::OK, Kind::Stream) => stream::pass_on(&reply, exchange, answer).await,
+        (Verb::Stream, ..) => reply.no_stream(exchange, answer).await,
+        _ if received.call.id.is_none() => reply.acknowledge(exchange, answer).await,
+        (_, StatusCode::OK, Kind::Json) => reply.whole(exchange, answer).await,
+        (_, StatusCode::OK, Kind::Stream) => stream::pass_on(&reply, exchange, answer).await,
+        (_, StatusCode::OK, Kind::Other) => {
             Err(reply.failed(&Error::Malformed("neither JSON nor an event stream".into())))
         }
-        (StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND, _) => reply.refused_by_upstream(exchange, answer).await,
-        (status, _) => Err(reply.failed(&Error::Status(status.as_u16()))),
+        (_, StatusCode::BAD_REQUEST | StatusCode::NOT_FOUND, _) => reply.refused_by_upstream(exchange, answer).await,
+        (_, status, _) => Err(reply.failed(&Error::Status(status.as_u16()))),
     }
 }
 
+/// Which call the answer is to: this one, or the one whose stream is taken up again.
+fn pending(received: &Received, ticket: Option<&Ticket>) -> Option<Pending> {
+    let Some(id) = &received.call.id else {
+        return received.resume.as_ref().and_then(|place| place.call.clone());
+    };
+    let upstream_id = ticket.and_then(Ticket::ours).unwrap_or(id).clone();
+    Some(Pending { method: received.call.method, id: id.clone(), upstream_id })
+}
+
 /// What is known while one answer is passed on.
-struct Reply<'a> {
-    gateway: &'a Gateway,
-    route: &'a Route,
-    principal: &'a Principal,
-    call: &'a Call,
-    /// The upstream's session id, sealed for this client.
-    session: Option<HeaderValue>,
+pub(super) struct Reply<'a> {
+    pub(super) gateway: &'a Gateway,
+    pub(super) route: &'a Route,
+    pub(super) principal: &'a Principal,
+    pub(super) received: &'a Received,
+    /// The call whose answer is waited for.
+    pub(super) pending: Option<Pending>,
+    /// Of its id, until that answer has come.
+    ticket: Mutex<Option<Ticket>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -84,51 +96,33 @@ fn kind(answer: &Answer) -> Kind {
     }
 }
 
-impl Reply<'_> {
-    /// A notification is acknowledged with 202 and nothing else (MCP, Streamable HTTP, "Sending Messages to the Server").
-    async fn acknowledge(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
-        let status = answer.status;
-        let drained = exchange.while_there(answer.read_all(64 * 1024)).await?;
-        if drained.is_ok() {
-            answer.release(&self.gateway.shared, &self.route.upstream).await;
-        }
-        if status.is_success() {
-            exchange.answer(StatusCode::ACCEPTED, &self.session_header(), Bytes::new()).await?;
-            return Ok(Outcome::Completed);
-        }
-        let is_unknown_session = status == StatusCode::NOT_FOUND && self.call.era == Era::Legacy;
-        if is_unknown_session {
-            return Err(Refusal::http(Code::Session, "unknown session; initialize a new one").into());
-        }
-        Err(self.failed(&Error::Status(status.as_u16())))
-    }
+// === impl Reply: whole answers ===
 
+impl Reply<'_> {
     /// One JSON body.
     async fn whole(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
-        let limit = self.limit(exchange);
-        let read = exchange.while_there(answer.read_all(limit)).await?;
-        let text = read.map_err(|error| self.failed(&error))?;
-        answer.release(&self.gateway.shared, &self.route.upstream).await;
+        let session = answer.session.clone();
+        let text = self.read_all(exchange, &mut answer).await?;
+        answer.release().await;
         let message = self.accept(exchange, text).map_err(|why| self.failed(&Error::Malformed(why)))?;
-        self.deliver(exchange, StatusCode::OK, message).await
+        self.deliver(exchange, StatusCode::OK, session, message).await
     }
 
     /// 400 and 404 mean something to clients (an unknown session, an unknown method, an era not spoken) and keep
     /// their meaning; the body is passed on where it is a JSON-RPC error about this call.
     async fn refused_by_upstream(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
         let status = answer.status;
-        let limit = self.limit(exchange);
-        let read = exchange.while_there(answer.read_all(limit)).await?;
-        let text = read.map_err(|error| self.failed(&error))?;
-        answer.release(&self.gateway.shared, &self.route.upstream).await;
+        let text = self.read_all(exchange, &mut answer).await?;
+        answer.release().await;
         self.gateway.metrics.upstream_error(&self.route.name, Error::Status(0).code());
-        let id = self.call.id.as_ref();
-        let is_missing = status == StatusCode::NOT_FOUND && self.call.era == Era::Legacy;
+        let id = self.received.call.id.as_ref();
+        let is_missing = status == StatusCode::NOT_FOUND && self.is_legacy();
         match jsonrpc::parse_answer(&text, self.limits(exchange)) {
-            Ok(Message::Response(response)) if response.id.is_none() || response.id.as_ref() == id => {
-                self.deliver(exchange, status, text).await
+            Ok(Message::Response(response)) if response.id.is_none() || self.is_awaited(response.id.as_ref()) => {
+                let text = self.with_their_id(text, &response);
+                self.deliver(exchange, status, None, text).await
             }
-            _ if is_missing && exchange.session.req_header().headers.contains_key("mcp-session-id") => {
+            _ if is_missing && self.received.session.is_some() => {
                 Err(Refusal::error(Code::Session, id, "unknown session; initialize a new one").into())
             }
             _ => {
@@ -140,114 +134,111 @@ impl Reply<'_> {
         }
     }
 
-    /// Writes the one message that ends the exchange, in a form the client takes.
-    async fn deliver(&self, exchange: &mut Exchange, status: StatusCode, message: Bytes) -> Result<Outcome, End> {
-        let must_stream = exchange.is_streaming() || !exchange.facts.accepts.json;
-        if must_stream {
-            exchange.begin_stream(self.session.clone()).await?;
-            exchange.write(sse::encode(&message)).await?;
-            exchange.end_stream().await?;
-        } else {
-            let mut headers = self.session_header();
-            headers.push((CONTENT_TYPE, HeaderValue::from_static("application/json")));
-            headers.push((CACHE_CONTROL, HeaderValue::from_static("no-store")));
-            exchange.answer(status, &headers, message).await?;
-        }
-        Ok(Outcome::Completed)
-    }
-
-    /// An event stream, passed on event by event as it comes.
-    async fn stream(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
-        let takes_stream = exchange.facts.accepts.stream;
-        if takes_stream {
-            exchange.begin_stream(self.session.clone()).await?;
-            exchange.write(Bytes::from_static(sse::COMMENT)).await?;
-        }
-        let mut decoder = sse::Decoder::new(self.limit(exchange));
-        let mut events = Vec::new();
-        loop {
-            let read = exchange.while_there(answer.read()).await?;
-            let piece = read.map_err(|error| self.failed(&error))?;
-            let is_end = piece.is_none();
-            match piece {
-                Some(piece) => decoder
-                    .push(&piece, &mut events)
-                    .map_err(|over| self.failed(&Error::TooLarge { limit: over.limit }))?,
-                None => events.extend(std::mem::replace(&mut decoder, sse::Decoder::new(0)).finish()),
-            }
-            // What one read brought goes out in one write.
-            let mut out = BytesMut::new();
-            let last = events.drain(..).find_map(|event| self.sort(exchange, event, &mut out));
-            if let Some(last) = last {
-                let concluded = self.conclude(exchange, takes_stream, out, last).await;
-                self.finish(answer, is_end).await;
-                return concluded;
-            }
-            if takes_stream && !out.is_empty() {
-                exchange.write(out.freeze()).await?;
-            }
-            if is_end {
-                return Err(
-                    self.failed(&Error::Lost { cause: "a stream without an answer".into(), has_answered: true })
-                );
-            }
-        }
-    }
-
-    async fn conclude(
+    /// Writes the one message that ends the exchange.
+    pub(super) async fn deliver(
         &self,
         exchange: &mut Exchange,
-        takes_stream: bool,
-        mut out: BytesMut,
-        last: Bytes,
+        status: StatusCode,
+        session: Option<HeaderValue>,
+        message: Bytes,
     ) -> Result<Outcome, End> {
-        if !takes_stream {
-            return self.deliver(exchange, StatusCode::OK, last).await;
+        let session = session.and_then(|id| self.news(id, Some(&message)));
+        let headers = session.map(|id| (SESSION_ID, id)).into_iter().collect();
+        exchange.conclude(status, headers, message).await?;
+        Ok(Outcome::Completed)
+    }
+}
+
+// === impl Reply: answers without a message ===
+
+impl Reply<'_> {
+    /// A notification is acknowledged with 202 and nothing else (MCP, Streamable HTTP, "Sending Messages to the Server").
+    async fn acknowledge(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
+        let status = answer.status;
+        self.drain(exchange, &mut answer).await?;
+        answer.release().await;
+        if status.is_success() {
+            return self.accepted(exchange).await;
         }
-        out.extend_from_slice(&sse::encode(&last));
-        exchange.write(out.freeze()).await?;
-        exchange.end_stream().await?;
+        if status == StatusCode::NOT_FOUND && self.is_legacy() {
+            return Err(Refusal::http(Code::Session, "unknown session; initialize a new one").into());
+        }
+        Err(self.failed(&Error::Status(status.as_u16())))
+    }
+
+    async fn accepted(&self, exchange: &mut Exchange) -> Result<Outcome, End> {
+        if !exchange.is_gathering() {
+            exchange.answer(StatusCode::ACCEPTED, &[], Bytes::new()).await?;
+        }
         Ok(Outcome::Completed)
     }
 
-    /// Keeps the connection if the upstream has nothing more to say.
-    async fn finish(&self, mut answer: Answer, is_end: bool) {
-        let ended = is_end || matches!(tokio::time::timeout(LAST_CHUNK, answer.read()).await, Ok(Ok(None)));
-        if ended {
-            answer.release(&self.gateway.shared, &self.route.upstream).await;
-        } else {
-            answer.cut().await;
-        }
-    }
-
-    /// What one event means: the answer itself is returned, a notification is added to `out`, everything else dropped.
-    fn sort(&self, exchange: &Exchange, event: sse::Event, out: &mut BytesMut) -> Option<Bytes> {
-        if !event.is_message() || event.data.is_empty() {
-            return None;
-        }
-        match jsonrpc::parse_answer(&event.data, self.limits(exchange)) {
-            Ok(Message::Response(response)) if response.id == self.call.id => {
-                return Some(self.filtered(exchange, event.data, &response));
+    /// The upstream has no stream to give: 405, whatever it said (MCP, Streamable HTTP, "Listening for Messages from
+    /// the Server"); clients take any other status for a failure, and some take 404 for the loss of everything.
+    async fn no_stream(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
+        let status = answer.status;
+        self.drain(exchange, &mut answer).await?;
+        answer.release().await;
+        match status {
+            StatusCode::NOT_FOUND if self.received.session.is_some() => {
+                Err(Refusal::http(Code::Session, "unknown session; initialize a new one").into())
             }
-            Ok(Message::Notification(_)) => out.extend_from_slice(&sse::encode(&event.data)),
-            Ok(Message::Response(_)) => self.drop_message("foreign_response"),
-            // No client could answer it through us yet.
-            Ok(Message::Request(_)) => self.drop_message("server_request"),
-            Err(_) => self.drop_message("malformed"),
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED => {
+                Err(Refusal::http(Code::HttpMethod, "this server has no stream of its own")
+                    .allow("POST, DELETE")
+                    .into())
+            }
+            StatusCode::BAD_REQUEST | StatusCode::CONFLICT => {
+                let error = Error::Status(status.as_u16());
+                let refusal = Refusal::http(Code::Upstream(error.code()), error.public(&self.route.name));
+                Err(refusal.status(status).into())
+            }
+            _ => Err(self.failed(&Error::Status(status.as_u16()))),
         }
-        None
     }
 
-    fn drop_message(&self, reason: &'static str) {
-        tracing::warn!(upstream = %self.route.name, reason, "a message of the upstream was not passed on");
-        self.gateway.metrics.dropped_message(&self.route.name, reason);
+    /// A session that the upstream ended, or no longer knew, is over here as well.
+    async fn session_ended(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
+        let status = answer.status;
+        self.drain(exchange, &mut answer).await?;
+        answer.release().await;
+        let is_unknown = status == StatusCode::NOT_FOUND;
+        if (status.is_success() || is_unknown)
+            && let Some(session) = &self.received.session
+            && let Err(error) = self.gateway.sessions.end(session, self.scope()).await
+        {
+            tracing::error!(%error, "the end of a session cannot be written down");
+        }
+        match status {
+            _ if status.is_success() => {
+                exchange.answer(StatusCode::NO_CONTENT, &[], Bytes::new()).await?;
+                Ok(Outcome::Completed)
+            }
+            StatusCode::NOT_FOUND => Err(Refusal::http(Code::Session, "unknown session").into()),
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
+                let refusal = Refusal::http(Code::HttpMethod, "this server ends its sessions itself");
+                Err(refusal.allow("GET, POST").into())
+            }
+            _ => Err(self.failed(&Error::Status(status.as_u16()))),
+        }
     }
 
-    /// The answer to this call in `text`, filtered where it is a list; or why it is none.
+    /// What an answer says whose status is all that matters.
+    async fn drain(&self, exchange: &mut Exchange, answer: &mut Answer) -> Result<(), End> {
+        const MAX_IGNORED: usize = 64 * 1024;
+        let drained = exchange.while_there(answer.read_all(MAX_IGNORED)).await?;
+        drained.map(drop).map_err(|error| self.failed(&error))
+    }
+}
+
+// === impl Reply: messages ===
+
+impl Reply<'_> {
+    /// The answer to this call in `text`, as the client gets it; or why it is none.
     fn accept(&self, exchange: &Exchange, text: Bytes) -> Result<Bytes, String> {
         match jsonrpc::parse_answer(&text, self.limits(exchange)) {
-            Ok(Message::Response(response)) if response.id == self.call.id => {
-                Ok(self.filtered(exchange, text, &response))
+            Ok(Message::Response(response)) if self.is_awaited(response.id.as_ref()) => {
+                Ok(self.rewritten(exchange, text, &response))
             }
             Ok(Message::Response(_)) => Err("an answer to another request".to_owned()),
             Ok(_) => Err("not a response".to_owned()),
@@ -255,15 +246,43 @@ impl Reply<'_> {
         }
     }
 
-    fn filtered(&self, exchange: &Exchange, text: Bytes, response: &Response) -> Bytes {
-        let jsonrpc::Outcome::Result(result) = response.outcome else {
+    /// Whether `id` is the one that the upstream knows the awaited call by.
+    pub(super) fn is_awaited(&self, id: Option<&Id>) -> bool {
+        self.pending.as_ref().is_some_and(|pending| id == Some(&pending.upstream_id))
+    }
+
+    /// The awaited answer as the client gets it: under its own id, a list without what it may not see, a state sealed.
+    pub(super) fn rewritten(&self, exchange: &Exchange, text: Bytes, response: &Response) -> Bytes {
+        self.ticket.lock().take();
+        let text = self.with_their_id(text, response);
+        let jsonrpc::Outcome::Result(_) = response.outcome else {
             return text;
         };
-        let listing = match self.call.method.verb {
-            Verb::List(listing) => Some(listing),
-            // Judged per principal, so that no shared cache may keep them either.
-            Verb::ReadResource => None,
-            _ => return text,
+        let Some(method) = self.pending.as_ref().map(|pending| pending.method) else {
+            return text;
+        };
+        match method.verb {
+            Verb::List(listing) => self.filtered(exchange, &text, Some(listing)),
+            // Judged per principal, so that no shared cache may keep it either.
+            Verb::ReadResource => self.sealed(self.filtered(exchange, &text, None), method),
+            _ => self.sealed(text, method),
+        }
+    }
+
+    fn with_their_id(&self, text: Bytes, response: &Response) -> Bytes {
+        let Some(pending) = self.pending.as_ref().filter(|pending| pending.id != pending.upstream_id) else {
+            return text;
+        };
+        let mut edits = Edits::of(&text);
+        if let Some(id) = whole(&text).get("id").filter(|_| response.id.is_some()) {
+            edits.replace(id, pending.id.as_json());
+        }
+        edits.apply().into()
+    }
+
+    fn filtered(&self, exchange: &Exchange, text: &Bytes, listing: Option<Listing>) -> Bytes {
+        let Some(result) = whole(text).get("result").and_then(|result| result.span_in(text)) else {
+            return text.clone();
         };
         let policy = &exchange.snapshot.policy;
         let keep = |name: &str| {
@@ -274,22 +293,94 @@ impl Reply<'_> {
             };
             policy.is_listed(self.principal, &self.route.name, object)
         };
-        mcp::filter(&text, result, listing, keep).into()
+        mcp::filter(text, result, listing, keep).into()
     }
 
-    fn session_header(&self) -> Vec<(HeaderName, HeaderValue)> {
-        self.session.clone().map(|id| (HeaderName::from_static("mcp-session-id"), id)).into_iter().collect()
+    /// MCP 2026-07-28, "Multi Round-Trip Requests": the state that the client is to send back leaves sealed.
+    fn sealed(&self, text: Bytes, method: &Method) -> Bytes {
+        const WORD: &[u8] = b"input_required";
+        // A word that is written with escapes is not found; its state is then refused when it comes back.
+        if self.is_legacy() || !mcp::may_take_rounds(method.name) || memchr::memmem::find(&text, WORD).is_none() {
+            return text;
+        }
+        let result = whole(&text).get("result");
+        let is_a_round = result.and_then(|result| result.get("resultType")).and_then(Node::as_str);
+        let state = result.and_then(|result| result.get("requestState"));
+        let (Some("input_required"), Some(node)) = (is_a_round.as_deref(), state) else {
+            return text;
+        };
+        let Some(state) = node.as_str() else {
+            return text;
+        };
+        let object = self.received.call.object.name().unwrap_or_default();
+        let sealed = self.gateway.seal.request_state(&state, method.name, object, self.scope());
+        let mut edits = Edits::of(&text);
+        edits.replace(node, format!("\"{sealed}\""));
+        edits.apply().into()
+    }
+}
+
+// === impl Reply: surroundings ===
+
+impl Reply<'_> {
+    /// The upstream's session `id` sealed for this client, if the client does not have it yet. `message` answers
+    /// `initialize`, which says what was agreed on.
+    pub(super) fn news(&self, id: HeaderValue, message: Option<&Bytes>) -> Option<HeaderValue> {
+        let known = self.received.session.as_ref();
+        if !self.is_legacy() || known.is_some_and(|session| session.id == id) {
+            return None;
+        }
+        let is_opening = self.received.call.method.name == "initialize";
+        let result = message.and_then(|message| whole(message).get("result"));
+        let agreed = result.and_then(|result| result.get("protocolVersion")).and_then(Node::as_str);
+        let version = mcp::SUPPORTED.into_iter().find(|version| agreed.as_deref() == Some(version));
+        let (version, abilities) = match known {
+            Some(session) => (session.version, session.abilities),
+            None if is_opening => (version?, Abilities::declared(&self.received.body)),
+            // A server that gives sessions at any time: what was agreed on is not known.
+            None => (mcp::LATEST_LEGACY, Abilities::default()),
+        };
+        let session = self.gateway.sessions.begin(id, version, abilities);
+        Some(self.gateway.sessions.seal(&session, self.scope()))
     }
 
-    fn failed(&self, error: &Error) -> End {
-        failed(self.gateway, self.route, self.call.id.as_ref(), error).into()
+    pub(super) fn session_header(&self, id: Option<HeaderValue>) -> Option<(HeaderName, HeaderValue)> {
+        Some((SESSION_ID, self.news(id?, None)?))
     }
 
-    fn limit(&self, exchange: &Exchange) -> usize {
+    /// Counts a message of the upstream that is not passed on.
+    pub(super) fn count_dropped(&self, reason: &'static str) {
+        tracing::warn!(upstream = %self.route.name, reason, "a message of the upstream was not passed on");
+        self.gateway.metrics.dropped_message(&self.route.name, reason);
+    }
+
+    async fn read_all(&self, exchange: &mut Exchange, answer: &mut Answer) -> Result<Bytes, End> {
+        let limit = self.limit(exchange);
+        let read = exchange.while_there(answer.read_all(limit)).await?;
+        read.map_err(|error| self.failed(&error))
+    }
+
+    pub(super) fn is_legacy(&self) -> bool {
+        self.received.call.era == Era::Legacy
+    }
+
+    pub(super) fn scope(&self) -> Scope<'_> {
+        Scope { upstream: &self.route.name, principal: self.principal }
+    }
+
+    pub(super) fn failed(&self, error: &Error) -> End {
+        failed(self.gateway, self.route, self.received.call.id.as_ref(), error).into()
+    }
+
+    pub(super) fn limit(&self, exchange: &Exchange) -> usize {
         exchange.snapshot.config.limits.answer.bytes()
     }
 
-    fn limits(&self, exchange: &Exchange) -> Limits {
+    pub(super) fn limits(&self, exchange: &Exchange) -> Limits {
         Limits { depth: exchange.snapshot.config.limits.depth as usize, nodes: MAX_NODES }
     }
+}
+
+fn whole(text: &[u8]) -> Node<'_> {
+    Node::of(text, Span::whole(text))
 }

@@ -15,6 +15,7 @@ macro_rules! suite {
             grants_are_listed_by_subject_latest_first, a_subject_has_an_end_of_grants,
             failures_pause_a_name_longer_and_longer, a_success_forgets_the_failures,
             tries_at_the_same_time_all_count, failures_are_forgotten_after_a_quiet_day,
+            an_ended_session_is_remembered_until_it_is_too_old,
         );
     };
     (@cases $backend:ident, $open:expr, $($case:ident),+ $(,)?) => {
@@ -247,4 +248,17 @@ pub(crate) async fn failures_are_forgotten_after_a_quiet_day(here: Store, there:
 
     assert_eq!(here.login_state("alice").await.unwrap().failures, 0);
     assert_eq!(here.login_state("bob").await.unwrap().failures, 4);
+}
+
+pub(crate) async fn an_ended_session_is_remembered_until_it_is_too_old(here: Store, there: Store) {
+    here.end_session([1; 32], 1_000, 0).await.unwrap();
+    here.end_session([1; 32], 1_500, 0).await.unwrap();
+    there.end_session([2; 32], 2_000, 0).await.unwrap();
+
+    assert_eq!(here.ended_sessions(0).await.unwrap(), [([1; 32], 1_000), ([2; 32], 2_000)]);
+    assert_eq!(there.ended_sessions(1_001).await.unwrap(), [([2; 32], 2_000)]);
+
+    here.end_session([3; 32], 9_000, 2_000).await.unwrap();
+
+    assert_eq!(there.ended_sessions(0).await.unwrap(), [([2; 32], 2_000), ([3; 32], 9_000)]);
 }

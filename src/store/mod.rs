@@ -186,6 +186,27 @@ impl Store {
         }
     }
 
+    /// Notes that the session of this digest was ended, and forgets those ended before `oldest_ms`.
+    /// Durable when this returns; the first end of a session stays.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn end_session(&self, digest: [u8; 32], at_ms: i64, oldest_ms: i64) -> Result<(), Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.end_session(digest, at_ms, oldest_ms).await,
+        }
+    }
+
+    /// The sessions ended at or after `oldest_ms`, with when.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn ended_sessions(&self, oldest_ms: i64) -> Result<Vec<([u8; 32], i64)>, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.ended_sessions(oldest_ms).await,
+        }
+    }
+
     /// Removes grants that had expired by `at_ms` with their revocations, and failures nobody added to for a day.
     /// At most a few thousand rows at a time, so that other writers get their turn; returns how many grants went.
     ///

@@ -117,6 +117,7 @@ impl Conversation<'_> {
                 body: Bytes::new(),
                 headers: self.headers.clone(),
                 is_repeatable: false,
+                is_lasting: false,
             };
             if let Ok(answer) = self.sender().send(&request).await {
                 answer.cut().await;
@@ -133,7 +134,7 @@ impl Conversation<'_> {
         let mut answer = self.post(message, method).await?;
         let session = answer.session.clone();
         let text = read_message(&mut answer, &Id::from(self.next_id)).await?;
-        answer.release(self.shared, self.upstream).await;
+        answer.release().await;
         match jsonrpc::parse_answer(&text, LIMITS) {
             Ok(Message::Response(response)) => Ok(Reply { text, outcome: response.outcome, session }),
             Ok(_) => Err(Error::Malformed("not a response".to_owned())),
@@ -148,7 +149,7 @@ impl Conversation<'_> {
             headers.push((HeaderName::from_static("mcp-method"), method));
         }
         let body = Bytes::from(message.to_string());
-        let request = Request { method: Method::POST, body, headers, is_repeatable: true };
+        let request = Request { method: Method::POST, body, headers, is_repeatable: true, is_lasting: false };
         self.sender().send(&request).await
     }
 

@@ -2,19 +2,22 @@
 //!
 //! Every request is built from nothing: a client's header gets here only if the data path names it.
 
+use super::http2::{self, Lease};
 use super::{Error, Shared, Upstream};
+use crate::glance::glance;
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use pingora::ErrorType;
 use pingora::http::RequestHeader;
-use pingora::protocols::http::client::HttpSession;
 use pingora::upstreams::peer::HttpPeer;
+use std::pin::pin;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
 const AGENT: &str = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
 const BOTH_TYPES: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+const STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 /// A repeatable request is tried this often where pooled connections turn out dead.
 const MAX_TRIES: usize = 3;
 /// A redirect to the upstream itself (`/mcp` to `/mcp/`) is followed this often.
@@ -22,7 +25,7 @@ const MAX_REDIRECTS: usize = 2;
 
 /// What is sent: the body, and the few headers that depend on the call.
 pub struct Request {
-    /// `POST`, or `DELETE` to end a session of our own.
+    /// `POST` for a message, `GET` for a stream, `DELETE` to end a session.
     pub method: Method,
     /// The JSON-RPC message, as judged.
     pub body: Bytes,
@@ -30,6 +33,8 @@ pub struct Request {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Whether it may be sent again when a pooled connection died before any answer.
     pub is_repeatable: bool,
+    /// Whether the answer may stay silent and open for as long as the client likes: a stream that waits for news.
+    pub is_lasting: bool,
 }
 
 /// How a request is sent; a borrowed bundle, so that data path and our own client use the same way.
@@ -48,8 +53,14 @@ pub struct Answer {
     pub content_type: Option<HeaderValue>,
     /// `Mcp-Session-Id`, as sent.
     pub session: Option<HeaderValue>,
-    session_http: HttpSession,
-    peer: HttpPeer,
+    /// Boxed: an answer is handed from step to step, and is waited for long.
+    session_http: Box<Lease>,
+    /// `None` for an answer that lasts.
+    limits: Option<Limits>,
+}
+
+/// How long an answer may take.
+struct Limits {
     idle: Duration,
     deadline: Instant,
     total: Duration,
@@ -79,52 +90,75 @@ impl Send<'_> {
         let limit = self.upstream.timeouts.answer;
         let mut tries = 1;
         loop {
-            let (session, peer, is_reused) = self.connect().await?;
+            let (session, is_reused) = self.connect().await?;
             self.shared.metrics.upstream_connection(&self.upstream.name, is_reused);
             let sent = timeout(limit, self.try_once(path, request, session)).await;
             match sent.map_err(|_| Error::Timeout { what: "answer", limit })? {
-                Ok(session_http) => return Ok(self.answer(session_http, peer, deadline)),
+                Ok(session_http) => {
+                    let deadline = (!request.is_lasting).then_some(deadline);
+                    return Ok(self.answer(session_http, deadline));
+                }
                 Err(Error::Lost { has_answered: false, .. })
                     if is_reused && request.is_repeatable && tries < MAX_TRIES =>
                 {
                     tries += 1;
                 }
+                // The server says itself that it has not run, whatever it is.
+                Err(Error::Unprocessed(_)) if tries < MAX_TRIES => tries += 1,
                 Err(error) => return Err(error),
             }
         }
     }
 
     /// A connection to the first of the upstream's addresses that accepts.
-    async fn connect(&self) -> Result<(HttpSession, HttpPeer, bool), Error> {
+    async fn connect(&self) -> Result<(Box<Lease>, bool), Error> {
         let mut n_tried = 0;
         loop {
             let peer = self.upstream.dial.peer().await?;
             n_tried += 1;
             match self.connect_to(&peer).await {
-                Ok((session, is_reused)) => return Ok((session, peer, is_reused)),
+                Ok(connected) => return Ok(connected),
+                // A shared connection went while a stream was to be opened on it: nothing was sent yet.
+                Err(Error::Unprocessed(_)) if n_tried < MAX_TRIES => {}
                 Err(Error::Connect(_)) if n_tried < self.upstream.dial.put_back(&peer) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    async fn connect_to(&self, peer: &HttpPeer) -> Result<(HttpSession, bool), Error> {
+    async fn connect_to(&self, peer: &HttpPeer) -> Result<(Box<Lease>, bool), Error> {
         let limit = self.upstream.dial.connect_limit();
         let connected = timeout(limit, self.shared.connector.get_http_session(peer)).await;
-        connected.map_err(|_| Error::Timeout { what: "connection", limit })?.map_err(|error| match error.etype() {
+        let connected = connected.map_err(|_| Error::Timeout { what: "connection", limit })?;
+        let lease =
+            |session| Lease::new(session, peer.clone(), &self.shared.connector, self.upstream.dial.idle_limit());
+        connected.map(|(session, is_reused)| (lease(session), is_reused)).map_err(|error| match error.etype() {
             ErrorType::TLSHandshakeFailure | ErrorType::InvalidCert | ErrorType::TLSWantX509Lookup => {
                 Error::Tls(error.to_string())
             }
             ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout => {
                 Error::Timeout { what: "connection", limit }
             }
+            ErrorType::H2Error => Error::Unprocessed(error.to_string()),
             _ => Error::Connect(error.to_string()),
         })
     }
 
-    async fn try_once(&self, path: &str, request: &Request, mut session: HttpSession) -> Result<HttpSession, Error> {
-        let head = self.head(path, request)?;
-        if let Err(broken) = write(&mut session, head, request.body.clone()).await {
+    async fn try_once(&self, path: &str, request: &Request, mut session: Box<Lease>) -> Result<Box<Lease>, Error> {
+        let mut head = self.head(path, request)?;
+        if session.is_http2() {
+            head = http2::head(head, self.upstream.dial.is_tls())?;
+        }
+        if let Err(broken) = session.write_request_header(Box::new(head)).await {
+            // HTTP/2 only queues it here: it fails where the connection has just gone, and nothing was sent.
+            let is_unsent = session.is_http2() && *broken.etype() == ErrorType::H2Error;
+            let unsent = is_unsent.then(|| Error::Unprocessed(broken.to_string()));
+            return Err(if let Some(unsent) = unsent { unsent } else { why_broken(&mut session, broken).await });
+        }
+        if let Err(broken) = write_body(&mut session, request.body.clone()).await
+            // A stream that ended meanwhile still says why, or holds an answer that needed no more of the request.
+            && (!session.is_http2() || *broken.etype() == ErrorType::WriteTimedout)
+        {
             return Err(why_broken(&mut session, broken).await);
         }
         loop {
@@ -138,23 +172,28 @@ impl Send<'_> {
 
     fn head(&self, path: &str, request: &Request) -> Result<RequestHeader, Error> {
         let bad = |error: pingora::BError| Error::Malformed(error.to_string());
-        let mut head = RequestHeader::build(request.method.clone(), path.as_bytes(), Some(16)).map_err(bad)?;
+        let mut head = RequestHeader::build_no_case(request.method.clone(), path.as_bytes(), Some(16)).map_err(bad)?;
+        let is_post = request.method == Method::POST;
+        let accept = if request.method == Method::GET { STREAM } else { BOTH_TYPES };
+        let of_body = is_post.then(|| {
+            let kind = (CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            [kind, (CONTENT_LENGTH, HeaderValue::from(request.body.len()))]
+        });
         let fixed = [
             (HOST, self.upstream.target.host.clone()),
             (USER_AGENT, HeaderValue::from_static(AGENT)),
-            (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-            (ACCEPT, BOTH_TYPES),
-            (CONTENT_LENGTH, HeaderValue::from(request.body.len())),
+            (ACCEPT, accept),
         ];
+        let fixed = fixed.into_iter().chain(of_body.into_iter().flatten());
         let given = request.headers.iter().cloned();
         let configured = self.upstream.headers.iter().cloned();
-        for (name, value) in fixed.into_iter().chain(given).chain(configured) {
+        for (name, value) in fixed.chain(given).chain(configured) {
             head.insert_header(name, value).map_err(bad)?;
         }
         Ok(head)
     }
 
-    fn answer(&self, session_http: HttpSession, peer: HttpPeer, deadline: Instant) -> Answer {
+    fn answer(&self, session_http: Box<Lease>, deadline: Option<Instant>) -> Answer {
         let (status, content_type, session) = match session_http.response_header() {
             Some(head) => {
                 (head.status, head.headers.get(CONTENT_TYPE).cloned(), head.headers.get("mcp-session-id").cloned())
@@ -162,7 +201,8 @@ impl Send<'_> {
             None => (StatusCode::BAD_GATEWAY, None, None),
         };
         let (idle, total) = (self.upstream.timeouts.idle, self.upstream.timeouts.total);
-        Answer { status, content_type, session, session_http, peer, idle, deadline, total }
+        let limits = deadline.map(|deadline| Limits { idle, deadline, total });
+        Answer { status, content_type, session, session_http, limits }
     }
 
     /// The path of a redirect that stays with this upstream: our headers carry its credential, which is for nobody else.
@@ -185,15 +225,16 @@ impl Send<'_> {
     }
 }
 
-async fn write(session: &mut HttpSession, head: RequestHeader, body: Bytes) -> pingora::Result<()> {
-    session.write_request_header(Box::new(head)).await?;
-    session.write_request_body(body, true).await?;
+async fn write_body(session: &mut Lease, body: Bytes) -> pingora::Result<()> {
+    if !body.is_empty() {
+        session.write_request_body(body, true).await?;
+    }
     session.finish_request_body().await
 }
 
 /// Why a request could not be written: a server that refuses our certificate says so and closes, and what it said is
 /// still there to be read.
-async fn why_broken(session: &mut HttpSession, broken: pingora::BError) -> Error {
+async fn why_broken(session: &mut Lease, broken: pingora::BError) -> Error {
     if *broken.etype() == ErrorType::WriteError
         && let Err(refusal @ Error::Tls(_)) = session.read_response_header().await.map_err(before_answer)
     {
@@ -210,6 +251,7 @@ fn before_answer(error: pingora::BError) -> Error {
         }
         // Not pingora's own words: they hold all that was read, cookies and credentials included.
         ErrorType::InvalidHTTPHeader => Error::Malformed("no HTTP response".to_owned()),
+        _ if http2::is_unprocessed(&error) => Error::Unprocessed(error.to_string()),
         _ if is_refusal_of_our_certificate(&error) => Error::Tls(error.to_string()),
         _ => Error::Lost { cause: error.to_string(), has_answered: false },
     }
@@ -238,23 +280,43 @@ fn without_query(location: &str) -> String {
     location.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
+// === impl Limits ===
+
+impl Limits {
+    /// Until when the next piece must come, and which limit that is.
+    fn next(&self) -> (Instant, &'static str, Duration) {
+        let until_idle = Instant::now() + self.idle;
+        if until_idle < self.deadline {
+            (until_idle, "further data", self.idle)
+        } else {
+            (self.deadline, "end of its answer", self.total)
+        }
+    }
+}
+
 // === impl Answer ===
 
 impl Answer {
-    /// The next piece of the body; `None` at its end.
+    /// The next piece of the body; `None` at its end. Nothing is lost when the waiting is given up.
     ///
     /// # Errors
     /// [`Error`]: lost, or nothing came within the idle limit, or the call's time is over.
     pub async fn read(&mut self) -> Result<Option<Bytes>, Error> {
-        let until_idle = Instant::now() + self.idle;
-        let (until, what, limit) = if until_idle < self.deadline {
-            (until_idle, "further data", self.idle)
-        } else {
-            (self.deadline, "end of its answer", self.total)
+        let read = self.session_http.read_response_body();
+        let read = match &self.limits {
+            Some(limits) => {
+                let (until, what, limit) = limits.next();
+                timeout_at(until, read).await.map_err(|_| Error::Timeout { what, limit })?
+            }
+            None => read.await,
         };
-        let read = timeout_at(until, self.session_http.read_response_body()).await;
-        read.map_err(|_| Error::Timeout { what, limit })?
-            .map_err(|error| Error::Lost { cause: error.to_string(), has_answered: true })
+        read.map_err(|error| Error::Lost { cause: error.to_string(), has_answered: true })
+    }
+
+    /// The next piece of the body, if it is there already; `Some(Ok(None))` at its end.
+    pub async fn read_now(&mut self) -> Option<Result<Option<Bytes>, Error>> {
+        let read = glance(pin!(self.session_http.read_response_body())).await?;
+        Some(read.map_err(|error| Error::Lost { cause: error.to_string(), has_answered: true }))
     }
 
     /// Reads a body of at most `limit` bytes to its end.
@@ -279,9 +341,9 @@ impl Answer {
     }
 
     /// Gives the connection back to the pool; only for answers read to their end.
-    pub async fn release(self, shared: &Shared, upstream: &Upstream) {
-        let idle = Some(upstream.dial.idle_limit());
-        shared.connector.release_http_session(self.session_http, &self.peer, idle).await;
+    pub async fn release(self) {
+        // Boxed: it is large, and would make every future it is part of as large.
+        Box::pin(self.session_http.release()).await;
     }
 
     /// Cuts the connection: what else it may bring is of no use.

@@ -1,10 +1,11 @@
 //! The kept copy of an upstream's tool definitions, and the task that keeps it fresh.
 
 use super::{Error, Shared, Upstream, Upstreams, client};
-use crate::mcp::Era;
+use crate::mcp::{Era, Parameters};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
@@ -12,6 +13,8 @@ use tracing::{info, warn};
 
 /// A copy is fetched anew after this long.
 const FRESH: Duration = Duration::from_secs(300);
+/// What is said to have changed is fetched again, but no more often than this.
+const STALE_RETRY: Duration = Duration::from_secs(1);
 /// After a failure it is tried again, first after this long, then twice as long each time, up to `FRESH`.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// One fetch, all its pages included, may take this long.
@@ -33,12 +36,15 @@ pub struct Definition {
     pub json: Bytes,
     /// SHA-256 of those bytes.
     pub digest: [u8; 32],
+    /// Which arguments are mirrored into headers.
+    pub parameters: Parameters,
 }
 
 impl Definition {
     pub(super) fn new(json: Bytes) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, &json);
-        Definition { json, digest: digest.as_ref().try_into().expect("SHA-256 has 32 bytes") }
+        let parameters = Parameters::of_definition(&json);
+        Definition { digest: digest.as_ref().try_into().expect("SHA-256 has 32 bytes"), parameters, json }
     }
 }
 
@@ -52,6 +58,11 @@ impl Upstream {
         let fetched = Arc::new(fetched.map_err(|_| Error::Timeout { what: "tool definitions", limit: FETCH_LIMIT })??);
         self.definitions.store(Arc::clone(&fetched));
         Ok(fetched)
+    }
+
+    /// Says that the definitions have changed, as far as one can tell: they are fetched again soon.
+    pub fn mark_stale(&self) {
+        self.is_stale.store(true, Ordering::Relaxed);
     }
 }
 
@@ -69,8 +80,10 @@ pub async fn keep_fresh(upstreams: impl Fn() -> Arc<Upstreams>, shared: Shared) 
                 for upstream in current.iter() {
                     // The address tells an upstream from its successor of the same name.
                     let due = due.entry(Arc::as_ptr(upstream) as usize).or_insert_with(|| Due::now(upstream));
+                    due.hurry_if_stale();
                     if due.fetch.is_none() && due.at <= Instant::now() {
                         let (upstream, shared) = (Arc::clone(upstream), shared.clone());
+                        due.asked = Some(Instant::now());
                         due.fetch = Some(fetches.spawn(async move { refresh(&upstream, &shared).await }).id());
                     }
                 }
@@ -94,11 +107,20 @@ struct Due {
     wait: Duration,
     /// The task that asks it right now.
     fetch: Option<Id>,
+    /// When it was asked last.
+    asked: Option<Instant>,
 }
 
 impl Due {
     fn now(upstream: &Arc<Upstream>) -> Self {
-        Due { upstream: Arc::clone(upstream), at: Instant::now(), wait: FIRST_RETRY, fetch: None }
+        Due { upstream: Arc::clone(upstream), at: Instant::now(), wait: FIRST_RETRY, fetch: None, asked: None }
+    }
+
+    fn hurry_if_stale(&mut self) {
+        let may_ask = self.asked.is_none_or(|at| at.elapsed() >= STALE_RETRY);
+        if self.fetch.is_none() && may_ask && self.upstream.is_stale.swap(false, Ordering::Relaxed) {
+            self.at = Instant::now();
+        }
     }
 
     fn end(&mut self, is_reached: bool) {
@@ -110,6 +132,9 @@ impl Due {
 async fn refresh(upstream: &Upstream, shared: &Shared) -> bool {
     let was_up = upstream.definitions.load().era.is_some();
     let fetched = upstream.fetch(shared).await;
+    if let Some(expires) = upstream.dial.certificate_expires() {
+        shared.metrics.upstream_certificate(&upstream.name, expires);
+    }
     shared.metrics.upstream_up(&upstream.name, fetched.as_ref().map_or(0, |d| d.tools.len()), fetched.is_ok());
     match fetched {
         Ok(known) => {

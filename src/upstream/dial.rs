@@ -1,9 +1,12 @@
 //! From settings to a pingora peer: address, TLS, and the key that keeps pooled connections apart.
 
-use super::{Error, Fingerprint};
+use super::{Error, Fingerprint, http2};
 use crate::config::{self, HttpUpstream, Path, Problem, UpstreamTls};
+use crate::fetch::parse_certificates;
+use pingora::protocols::TcpKeepalive;
 use pingora::protocols::tls::CaType;
-use pingora::upstreams::peer::{HttpPeer, Peer as _, PeerOptions};
+use pingora::tls::{CryptoProvider, sign};
+use pingora::upstreams::peer::{ALPN, HttpPeer, Peer as _, PeerOptions};
 use pingora::utils::tls::{CertKey, WrappedX509, parse_x509};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -20,11 +23,20 @@ const ADDRESS_LIFETIME: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(4);
 /// One write to an upstream may take this long.
 const WRITE: Duration = Duration::from_secs(30);
+/// An answer may be silent for hours; a server that has gone meanwhile is found out, and what stands between the two
+/// does not forget the connection.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive {
+    idle: Duration::from_secs(60),
+    interval: Duration::from_secs(10),
+    count: 3,
+    user_timeout: Duration::ZERO,
+};
 
 pub(super) struct Dial {
     address: Address,
     tls: Option<Tls>,
     connect: Duration,
+    versions: ALPN,
     group_key: u64,
 }
 
@@ -43,6 +55,8 @@ struct Tls {
     server_name: String,
     ca: Option<Arc<CaType>>,
     identity: Option<Arc<CertKey>>,
+    /// When our certificate runs out, in seconds since the Unix epoch.
+    expires: Option<i64>,
 }
 
 impl Dial {
@@ -57,7 +71,8 @@ impl Dial {
         let host = url.host_str().ok_or_else(|| bad_url("a URL without a host"))?.trim_matches(['[', ']']).to_owned();
         let port = url.port_or_known_default().ok_or_else(|| bad_url("a URL without a port"))?;
         let mut seal = Fingerprint::new(name);
-        seal.add(format!("{} {host} {port} {:?} {:?}", url.scheme(), settings.socket, settings.tls).as_bytes());
+        let fixed = (&settings.socket, &settings.tls, settings.http2);
+        seal.add(format!("{} {host} {port} {fixed:?}", url.scheme()).as_bytes());
         let tls = match url.scheme() {
             "https" => Some(Tls::build(&host, &settings.tls, loaded, &at.clone().key("tls"), &mut seal)?),
             _ => None,
@@ -71,7 +86,8 @@ impl Dial {
         };
         let [a, b, c, d, e, f, g, h, ..] = seal.finish();
         let group_key = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-        Ok(Dial { address, tls, connect: settings.timeouts.connect.duration(), group_key })
+        let versions = http2::versions(tls.is_some(), settings.http2);
+        Ok(Dial { address, tls, connect: settings.timeouts.connect.duration(), versions, group_key })
     }
 
     /// Tells the pools of two upstreams apart. pingora's own key knows neither the CA nor more of a client
@@ -82,6 +98,11 @@ impl Dial {
 
     pub(super) fn is_tls(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// When the certificate that we show runs out, in seconds since the Unix epoch.
+    pub(super) fn certificate_expires(&self) -> Option<i64> {
+        self.tls.as_ref()?.expires
     }
 
     pub(super) fn connect_limit(&self) -> Duration {
@@ -115,6 +136,8 @@ impl Dial {
         options.total_connection_timeout = Some(self.connect);
         options.write_timeout = Some(WRITE);
         options.idle_timeout = Some(IDLE);
+        options.tcp_keepalive = Some(KEEPALIVE);
+        http2::fill(options, &self.versions);
         options.ca = self.tls.as_ref().and_then(|tls| tls.ca.clone());
     }
 
@@ -197,27 +220,36 @@ impl Tls {
                 None
             }
         });
+        if let (Some(cert), Some(key)) = (&cert, &key)
+            && let Err(why) = check_pair(cert, key)
+        {
+            problems.push(Problem::new(at.clone().key("key"), format!("cannot be used with this `cert`: {why}")));
+        }
         if !problems.is_empty() {
             return Err(problems);
         }
+        let expires = cert.as_ref().and_then(|chain| {
+            let (_, first) = x509_parser::parse_x509_certificate(chain.first()?).ok()?;
+            Some(first.validity().not_after.timestamp())
+        });
         let wrap = |list: Vec<Vec<u8>>| list.into_iter().map(|der| WrappedX509::new(der, parse_x509)).collect();
         Ok(Tls {
             server_name: settings.server_name.clone().unwrap_or_else(|| host.to_owned()),
             ca: ca.map(wrap),
+            expires,
             identity: cert.zip(key).map(|(cert, key)| Arc::new(CertKey::new(cert, key))),
         })
     }
 }
 
-/// Every certificate of a PEM file as DER; each is parsed once here, since pingora panics on one that is broken.
-fn parse_certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-    let mut list = Vec::new();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|why| format!("no usable certificate: {why}"))?;
-        x509_parser::parse_x509_certificate(&certificate).map_err(|why| format!("no usable certificate: {why}"))?;
-        list.push(certificate.to_vec());
-    }
-    if list.is_empty() { Err("no certificate in the file".to_owned()) } else { Ok(list) }
+/// Whether certificate and key belong together. Where one of two files has been replaced and the other not yet, they do
+/// not, and the pair in use must stay.
+fn check_pair(chain: &[Vec<u8>], key: &[u8]) -> Result<(), String> {
+    pingora::tls::install_default_crypto_provider();
+    let provider = CryptoProvider::get_default().ok_or("no cryptography is installed")?;
+    let chain = chain.iter().map(|der| CertificateDer::from(der.clone())).collect();
+    let key = PrivateKeyDer::try_from(key.to_vec()).map_err(str::to_owned)?;
+    sign::CertifiedKey::from_der(chain, key, provider).map(drop).map_err(|why| why.to_string())
 }
 
 fn unix_path(path: &std::path::Path, at: &Path) -> Result<String, Vec<Problem>> {

@@ -28,6 +28,9 @@ pub enum Error {
         /// Whether an answer had begun.
         has_answered: bool,
     },
+    /// It closed, and said that it had not looked at the request (HTTP/2 only).
+    #[error("not processed: {0}")]
+    Unprocessed(String),
     /// It took too long.
     #[error("no {what} within {limit:?}")]
     Timeout {
@@ -57,7 +60,7 @@ impl Error {
     /// The stable code: the label in metrics, `data.code` in answers.
     pub fn code(&self) -> &'static str {
         match self {
-            Error::Resolve { .. } | Error::Connect(_) => "upstream.unreachable",
+            Error::Resolve { .. } | Error::Connect(_) | Error::Unprocessed(_) => "upstream.unreachable",
             Error::Tls(_) => "upstream.tls",
             Error::Lost { .. } => "upstream.lost",
             Error::Timeout { .. } => "upstream.timeout",
@@ -71,7 +74,7 @@ impl Error {
     /// What a client may know: nothing of addresses, certificates or what the upstream printed.
     pub fn public(&self, upstream: &str) -> String {
         match self {
-            Error::Resolve { .. } | Error::Connect(_) => {
+            Error::Resolve { .. } | Error::Connect(_) | Error::Unprocessed(_) => {
                 format!("upstream `{upstream}` cannot be reached")
             }
             Error::Tls(_) => format!("the TLS connection to upstream `{upstream}` failed"),

@@ -8,14 +8,21 @@ mod connection;
 mod definitions;
 mod dial;
 mod error;
+mod event_id;
+mod http2;
+mod request_state;
+mod seal;
 mod session;
 
 pub use connection::{Answer, Request, Send};
 pub use definitions::{Definition, Definitions, keep_fresh};
 pub use error::Error;
-pub use session::{SessionKey, Sessions};
+pub use event_id::{EventId, Pending};
+pub use seal::{Scope, Seal, SealKey};
+pub use session::{Session, Sessions};
 
 use crate::config::{self, HttpUpstream, Path, Problem};
+use crate::mcp::Abilities;
 use crate::metrics::Metrics;
 use arc_swap::ArcSwap;
 use dial::Dial;
@@ -23,6 +30,7 @@ use http::{HeaderName, HeaderValue};
 use pingora::connectors::http::Connector;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Every upstream, by name.
@@ -37,10 +45,14 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// How long it may take.
     pub timeouts: Timeouts,
+    /// What it may ask of its clients.
+    pub may_ask: Abilities,
     dial: Dial,
     target: Target,
     headers: Vec<(HeaderName, HeaderValue)>,
     definitions: ArcSwap<Definitions>,
+    /// Whether something was seen that says the definitions have changed.
+    is_stale: AtomicBool,
     /// SHA-256 over everything that was configured, secrets and files included.
     fingerprint: [u8; 32],
 }
@@ -137,7 +149,7 @@ impl Upstream {
             seal.add(name.as_str().as_bytes());
             seal.add(value.as_bytes());
         }
-        seal.add(format!("{:?} {:?}", settings.url, settings.timeouts).as_bytes());
+        seal.add(format!("{:?} {:?} {:?}", settings.url, settings.timeouts, settings.may_ask).as_bytes());
         let dial = match Dial::build(name, settings, loaded, at) {
             Ok(dial) => dial,
             Err(more) => {
@@ -158,10 +170,12 @@ impl Upstream {
                 idle: settings.timeouts.idle.duration(),
                 total: settings.timeouts.total.duration(),
             },
+            may_ask: may_ask(settings),
             dial,
             target,
             headers,
             definitions: ArcSwap::default(),
+            is_stale: AtomicBool::new(false),
             fingerprint: seal.finish(),
         })
     }
@@ -169,6 +183,16 @@ impl Upstream {
     /// What is known of its tools: the newest copy fetched, empty until the first fetch.
     pub fn definitions(&self) -> Arc<Definitions> {
         self.definitions.load_full()
+    }
+}
+
+/// All of it, where nothing was written.
+fn may_ask(settings: &HttpUpstream) -> Abilities {
+    let may = |what| settings.may_ask.as_ref().is_none_or(|asked| asked.contains(&what));
+    Abilities {
+        elicitation: may(config::Ask::Elicitation),
+        sampling: may(config::Ask::Sampling),
+        roots: may(config::Ask::Roots),
     }
 }
 

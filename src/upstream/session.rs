@@ -1,65 +1,111 @@
-//! Session ids of legacy servers, sealed before a client sees them (DESIGN §4).
+//! Sessions of legacy servers (MCP 2025-03-26 to 2025-11-25, Streamable HTTP, "Session Management").
 //!
-//! A session id is a name, never authentication. Ours holds the upstream's, encrypted and bound to the route, the
-//! upstream, the issuer, the subject and the client, so that nobody else can use it; it is not bound to the token's
-//! bytes, so that it outlives a refresh. Nothing is stored.
+//! The client gets the upstream's session id sealed, together with what `initialize` agreed on: so that the revision
+//! and the client's abilities are known on every later request, on any replica, without a table. What is kept is the
+//! other end only: sessions that were ended, for as long as a seal could still name them.
 
-use crate::identity::Principal;
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use super::seal::{Purpose, Scope, Seal};
+use crate::clock::Clock;
+use crate::mcp::{Abilities, SUPPORTED};
+use crate::store::{self, Store};
+use dashmap::DashMap;
 use http::HeaderValue;
-use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use std::sync::Arc;
 
-/// 256 bits that seal sessions; shared by all replicas.
-pub type SessionKey = [u8; 32];
-
-/// Seals and opens session ids.
-pub struct Sessions {
-    key: LessSafeKey,
+/// What one sealed session id stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// The upstream's own id.
+    pub id: HeaderValue,
+    /// The revision that `initialize` agreed on.
+    pub version: &'static str,
+    /// What the client said it can be asked for.
+    pub abilities: Abilities,
+    /// When it began, seconds since the Unix epoch.
+    pub began: i64,
 }
 
-/// The longest sealed id that is looked at.
+/// Seals and opens session ids, and knows which sessions were ended.
+pub struct Sessions {
+    seal: Arc<Seal>,
+    store: Store,
+    clock: Clock,
+    /// By the digest of upstream and id; with when each was ended.
+    ended: DashMap<[u8; 32], i64>,
+}
+
+/// The longest sealed id that is looked at, in bytes.
 const MAX_SEALED: usize = 4096;
+/// A session lasts this long at most; then it is unknown, and the client begins another. Bounds what is kept of ended ones.
+const LIFETIME_SECONDS: i64 = 30 * 24 * 60 * 60;
 
 impl Sessions {
-    /// With this key.
-    pub fn new(key: &SessionKey) -> Self {
-        let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has the length of this algorithm");
-        Sessions { key: LessSafeKey::new(key) }
+    /// Sealed with `seal`; ended ones are remembered in `store`.
+    ///
+    /// # Errors
+    /// The store cannot say which sessions were ended.
+    pub async fn open_with(seal: Arc<Seal>, store: Store, clock: Clock) -> Result<Self, store::Error> {
+        let oldest = clock.unix_seconds().saturating_sub(LIFETIME_SECONDS).saturating_mul(1000);
+        let ended = store.ended_sessions(oldest).await?;
+        let ended = ended.into_iter().collect();
+        Ok(Sessions { seal, store, clock, ended })
     }
 
-    /// The upstream's `id` as the client gets it.
-    pub fn seal(&self, id: &HeaderValue, upstream: &str, principal: &Principal) -> HeaderValue {
-        let nonce: [u8; NONCE_LEN] = crate::id::random_bytes();
-        let mut sealed = id.as_bytes().to_vec();
-        self.key
-            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), bound_to(upstream, principal), &mut sealed)
-            .expect("a session id is far below the cipher's limit");
-        let text = URL_SAFE_NO_PAD.encode([&nonce[..], &sealed].concat());
+    /// A session that begins now.
+    pub fn begin(&self, id: HeaderValue, version: &'static str, abilities: Abilities) -> Session {
+        Session { id, version, abilities, began: self.clock.unix_seconds() }
+    }
+
+    /// `session` as its client gets to see it. Every seal looks different.
+    pub fn seal(&self, session: &Session, scope: Scope<'_>) -> HeaderValue {
+        let version = SUPPORTED.iter().position(|known| *known == session.version).unwrap_or_default();
+        let mut payload = vec![u8::try_from(version).unwrap_or_default(), session.abilities.to_bits()];
+        payload.extend_from_slice(&session.began.to_be_bytes());
+        payload.extend_from_slice(session.id.as_bytes());
+        let text = self.seal.seal(Purpose::Session, scope, &[], payload);
         HeaderValue::try_from(text).expect("base64url is a header value")
     }
 
-    /// The upstream's id in what the client sent; `None` for an id that is not ours, or not this principal's here.
-    pub fn open(&self, sealed: &HeaderValue, upstream: &str, principal: &Principal) -> Option<HeaderValue> {
+    /// The session that the client named; `None` for one that is not ours, not this principal's here, or over.
+    pub fn open(&self, sealed: &HeaderValue, scope: Scope<'_>) -> Option<Session> {
         if sealed.len() > MAX_SEALED {
             return None;
         }
-        let bytes = URL_SAFE_NO_PAD.decode(sealed.as_bytes()).ok()?;
-        let (nonce, rest) = bytes.split_first_chunk::<NONCE_LEN>()?;
-        let mut rest = rest.to_vec();
-        let nonce = Nonce::assume_unique_for_key(*nonce);
-        let id = self.key.open_in_place(nonce, bound_to(upstream, principal), &mut rest).ok()?;
-        HeaderValue::from_bytes(id).ok()
+        let payload = self.seal.open(Purpose::Session, scope, &[], sealed.as_bytes())?;
+        let (head, id) = payload.split_first_chunk::<10>()?;
+        let [version, abilities, began @ ..] = *head;
+        let session = Session {
+            id: HeaderValue::from_bytes(id).ok()?,
+            version: SUPPORTED.get(usize::from(version))?,
+            abilities: Abilities::from_bits(abilities),
+            began: i64::from_be_bytes(began),
+        };
+        let age = self.clock.unix_seconds().saturating_sub(session.began);
+        let is_over = age > LIFETIME_SECONDS || self.ended.contains_key(&digest(&session, scope));
+        (!is_over).then_some(session)
+    }
+
+    /// Remembers that `session` was ended, however it is sealed. Durable when this returns.
+    ///
+    /// # Errors
+    /// The store's own; until the next restart it is remembered all the same.
+    pub async fn end(&self, session: &Session, scope: Scope<'_>) -> Result<(), store::Error> {
+        let digest = digest(session, scope);
+        let now = self.clock.unix_ms();
+        self.ended.insert(digest, now);
+        let oldest = now.saturating_sub(LIFETIME_SECONDS.saturating_mul(1000));
+        self.ended.retain(|_, at| *at >= oldest);
+        self.store.end_session(digest, now, oldest).await
     }
 }
 
-/// Lengths stand before the parts, so that no two sets of parts give the same bytes.
-fn bound_to(upstream: &str, principal: &Principal) -> Aad<Vec<u8>> {
-    let subject = principal.subject.to_string();
-    let mut bytes = b"portcullis/session/v1".to_vec();
-    for part in [upstream, &principal.issuer, &subject, &principal.client] {
-        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        bytes.extend_from_slice(part.as_bytes());
+fn digest(session: &Session, scope: Scope<'_>) -> [u8; 32] {
+    let subject = scope.principal.subject.to_string();
+    let mut digest = ring::digest::Context::new(&ring::digest::SHA256);
+    let whose = [scope.upstream, &scope.principal.issuer, &subject, &scope.principal.client];
+    for part in whose.into_iter().map(str::as_bytes).chain([session.id.as_bytes()]) {
+        digest.update(&(part.len() as u64).to_be_bytes());
+        digest.update(part);
     }
-    Aad::from(bytes)
+    digest.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
 }

@@ -80,7 +80,8 @@ fn body_up_to_the_limit_arrives_whole_and_a_larger_one_is_refused_with_the_limit
             assert_eq!(send(&agent, None, &body, is_chunked).status, 401, "{what}");
         }
         recorder.assert_untouched(mark);
-        let grown = peak(&gateway) - before;
+        // The kernel counts in batches, so that a peak may seem to shrink a little.
+        let grown = peak(&gateway).saturating_sub(before);
         assert!(grown < 24 * MIB, "memory grew by {grown} bytes");
     }
 }

@@ -117,7 +117,8 @@ fn answer_arrives_unchanged_in_whatever_way_the_stream_was_written() {
                 assert_eq!(&data.data, message, "{what}: the bytes");
             }
             assert!(!data.data.contains('\u{fffd}'), "{what}");
-            assert_eq!(data.id, None, "{what}: an upstream's event id means nothing to our client");
+            let id = data.id.as_deref().unwrap_or_default();
+            assert!(id.is_empty() || id.len() > 40, "{what}: an upstream's event id leaves sealed, not as {id:?}");
         }
     }
 }

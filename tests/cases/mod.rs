@@ -5,6 +5,8 @@ mod body_size;
 mod discovery;
 mod encoding;
 mod headers;
+mod http2;
+mod issuers;
 mod json_rpc;
 mod lists;
 mod metrics;

@@ -1,10 +1,14 @@
-//! TLS towards upstreams: whom each one trusts, under which name, and what a client is told when that fails.
+//! TLS on both sides: whom each upstream trusts, under which name, and what a client is told when that fails; and
+//! certificates that are renewed while the gateway runs.
 
 use super::{wait_until, wait_until_up};
 use crate::support::gateway::{Gateway, Launch};
 use crate::support::recorder::Recorder;
-use crate::support::tls::Identity;
+use crate::support::reply::Reply;
+use crate::support::tls::{self, Identity};
 use serde_json::json;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 const NAME: &str = "up.internal.test";
 
@@ -132,4 +136,145 @@ fn file_that_is_no_certificate_is_named_with_its_place_in_the_configuration() {
         assert!(said.contains("gateway.yaml:3:"), "{broken}: {said}");
         assert!(!said.contains(&ours.key[40..80]), "the key is shown: {said}");
     }
+}
+
+/// A gateway that ends TLS itself; its certificate and key are `live/tls.crt` and `live/tls.key`, and `live` is a symlink.
+fn ending_tls(recorder: &Recorder, own: &Identity) -> Gateway {
+    let yaml = format!(
+        "public_url: https://gw.example.test:8443\ntls: {{ cert: live/tls.crt, key: live/tls.key }}\n{}",
+        crate::support::gateway::in_front_of(&recorder.url(), super::EVERYTHING)
+    );
+    let launch = Launch::new(&yaml).file("v1/tls.crt", &own.cert).file("v1/tls.key", &own.key);
+    fs::set_permissions(launch.path("v1/tls.key"), Permissions::from_mode(0o600)).expect("the file is ours");
+    symlink("v1", launch.path("live")).expect("the folder is ours");
+    let gateway = launch.start();
+    wait_until_up(&gateway, "up");
+    gateway
+}
+
+/// Writes a file and puts it in the place of another, as renewers do.
+fn put(gateway: &Gateway, name: &str, contents: &str) {
+    let (new, place) = (gateway.path("new"), gateway.path(name));
+    fs::write(&new, contents).expect("the folder is ours");
+    fs::set_permissions(&new, Permissions::from_mode(0o600)).expect("the file is ours");
+    fs::rename(new, place).expect("the folder is ours");
+}
+
+/// Which certificate a new connection is shown.
+fn shown(gateway: &Gateway, ca: &Identity) -> Vec<u8> {
+    tls::connect_offering(gateway.agent, "gw.example.test", ca, &[]).expect("it is good").certificate
+}
+
+// B64: NVIDIA/OpenShell#1836, ferro-labs/ferrotunnel#161, praxis-proxy/praxis#39.
+#[test]
+fn renewed_certificate_is_served_to_new_connections_and_the_open_stream_goes_on() {
+    const FAILED: &str = "portcullis_certificate_reload_failed";
+    let (recorder, ca) = (Recorder::start(), Identity::authority("ours"));
+    let versions: Vec<Identity> = (0..4).map(|_| ca.sign(&["gw.example.test"])).collect();
+    let gateway = ending_tls(&recorder, &versions[0]);
+    let (reply, feed) = Reply::sse_fed();
+    recorder.answer_next(reply);
+    let agent = gateway.agent("alice", "up");
+    let (request, _) = agent.request("tools/call", json!({ "name": "echo" }));
+    let stream = tls::connect(gateway.agent, "gw.example.test", &ca).expect("it is good");
+    let mut open = crate::support::http::Connection::on(stream);
+    open.send(&request.to_bytes("gw.example.test:8443"));
+    let mut open = open.streaming();
+    let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progress": 1 } });
+    let mut goes_on = |case: &str| {
+        feed.message(&progress);
+        assert_eq!(open.message().as_ref(), Some(&progress), "{case}");
+    };
+    assert_eq!(shown(&gateway, &ca), versions[0].der.to_vec());
+
+    // (a) Renamed over the old ones.
+    put(&gateway, "live/tls.crt", &versions[1].cert);
+    put(&gateway, "live/tls.key", &versions[1].key);
+    wait_until("the second", || shown(&gateway, &ca) == versions[1].der.to_vec());
+    goes_on("renamed");
+
+    // (b) A symlink that is swapped, as Kubernetes mounts secrets.
+    for (name, contents) in [("tls.crt", &versions[2].cert), ("tls.key", &versions[2].key)] {
+        fs::create_dir_all(gateway.path("v2")).expect("the folder is ours");
+        put(&gateway, &format!("v2/{name}"), contents);
+    }
+    symlink("v2", gateway.path("next")).expect("the folder is ours");
+    fs::rename(gateway.path("next"), gateway.path("live")).expect("the folder is ours");
+    wait_until("the third", || shown(&gateway, &ca) == versions[2].der.to_vec());
+    goes_on("symlink");
+
+    // (c) The certificate first: until the key is there the old pair stays, and it is said.
+    put(&gateway, "live/tls.crt", &versions[3].cert);
+    wait_until("the mismatch to be seen", || gateway.metric(FAILED) > 0.5);
+    gateway.wait_for_log("the old ones stay in use");
+    assert_eq!(shown(&gateway, &ca), versions[2].der.to_vec());
+    put(&gateway, "live/tls.key", &versions[3].key);
+    wait_until("the fourth", || shown(&gateway, &ca) == versions[3].der.to_vec());
+    wait_until("nothing to be amiss", || gateway.metric(FAILED) < 0.5);
+    goes_on("one after the other");
+
+    // (d) Rubbish, nothing, and a key that others could read.
+    for (name, contents) in [("live/tls.crt", "rubbish"), ("live/tls.crt", ""), ("live/tls.key", "rubbish")] {
+        put(&gateway, name, contents);
+        wait_until("the rubbish to be seen", || gateway.metric(FAILED) > 0.5);
+        assert_eq!(shown(&gateway, &ca), versions[3].der.to_vec(), "{name} {contents:?}");
+        put(&gateway, "live/tls.crt", &versions[3].cert);
+        put(&gateway, "live/tls.key", &versions[3].key);
+        wait_until("nothing to be amiss", || gateway.metric(FAILED) < 0.5);
+    }
+    fs::remove_file(gateway.path("live/tls.key")).expect("the folder is ours");
+    wait_until("the loss to be seen", || gateway.metric(FAILED) > 0.5);
+    assert_eq!(shown(&gateway, &ca), versions[3].der.to_vec());
+    goes_on("whatever happens");
+}
+
+// B64: when it runs out is exported, and said while there is time.
+#[test]
+fn certificate_that_runs_out_soon_is_warned_of_and_its_end_is_exported() {
+    const EXPIRES: &str = "portcullis_certificate_expiry_timestamp_seconds{used_by=\"listener\"}";
+    let (recorder, ca) = (Recorder::start(), Identity::authority("ours"));
+    let gateway = ending_tls(&recorder, &ca.sign(&["gw.example.test"]));
+    let far = gateway.metric(EXPIRES);
+    assert!(far > 2e9, "rcgen's own end is far away: {far}");
+    assert!(!gateway.log().contains("runs out"));
+
+    let old = ca.sign_expired(&["gw.example.test"]);
+    put(&gateway, "live/tls.crt", &old.cert);
+    put(&gateway, "live/tls.key", &old.key);
+
+    // 2020-02-01T00:00:00Z.
+    wait_until("its end to be exported", || (gateway.metric(EXPIRES) - 1_580_515_200.0).abs() < 1.0);
+    gateway.wait_for_log("the listener's certificate runs out");
+}
+
+// B64: the same for what upstreams are verified by and shown; without a word to the gateway.
+#[test]
+fn changed_certificates_of_an_upstream_are_noticed_and_a_pair_that_does_not_match_changes_nothing() {
+    let (ours, clients) = (Identity::authority("ours"), Identity::authority("clients"));
+    let recorder = Recorder::start_tls(&ours.sign(&[NAME]), Some(&clients));
+    let url = format!("https://127.0.0.1:{}/mcp", recorder.address().port());
+    let (us, stranger) = (clients.sign(&["portcullis"]), ours.sign(&["portcullis"]));
+    let tls = "ca: ca.pem, server_name: up.internal.test, cert: us.pem, key: us.key";
+    let files = [("ca.pem", ours.cert.as_str()), ("us.pem", &stranger.cert), ("us.key", &stranger.key)];
+    let gateway = launch(&[("up", url, tls)], &files).start();
+    assert_fails(&gateway, "up");
+    let failed = || gateway.metric("portcullis_config_reload_failed") > 0.5;
+    assert!(gateway.metric("portcullis_certificate_expiry_timestamp_seconds{used_by=\"upstream up\"}") > 2e9);
+
+    put(&gateway, "us.pem", &us.cert);
+    wait_until("the mismatch to be seen", failed);
+    gateway.wait_for_log("cannot be used with this `cert`");
+    put(&gateway, "us.key", &us.key);
+    wait_until("the pair to be in force", || !failed());
+    assert_works(&gateway, "up");
+
+    put(&gateway, "ca.pem", &clients.cert);
+    let refuses =
+        || gateway.agent("alice", "up").tool("echo", json!({})).message["error"]["data"]["code"] == "upstream.tls";
+    wait_until("the other authority to be in force", refuses);
+    put(&gateway, "ca.pem", "rubbish");
+    wait_until("the rubbish to be seen", failed);
+    put(&gateway, "ca.pem", &ours.cert);
+    wait_until("the pair to be in force", || !failed());
+    assert_works(&gateway, "up");
 }

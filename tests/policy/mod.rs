@@ -29,7 +29,9 @@ fn principal(name: &str, groups: &[&str], scopes: &[&str]) -> Principal {
         client: "cli".into(),
         scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
         groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-        grant: "g_1".into(),
+        claimed: [].into(),
+        grant: None,
+        person: Some(name.into()),
         is_local: true,
     }
 }

@@ -271,16 +271,23 @@ fn a_route_has_one_spelling_and_with_a_slash_at_its_end_another() {
 }
 
 #[test]
-fn other_methods_than_post_reach_nothing() {
+fn other_methods_than_those_of_mcp_reach_nothing() {
     let gate = Gate::with_rules(RULES);
-    for method in ["GET", "DELETE", "PUT", "PATCH", "OPTIONS", "TRACE", "PURGE", "post", "Post"] {
+    for method in ["PUT", "PATCH", "OPTIONS", "TRACE", "PURGE", "post", "Post"] {
         let request = Request::new(method, "/mcp/up")
             .bearer(&gate.token)
             .header("Content-Type", "application/json")
             .body(call("echo", "{}"));
         let response = gate.refuses(method, &request, &error(405, -32600, "request.http_method"));
-        assert_eq!(response.header("allow"), Some("POST"));
+        assert_eq!(response.header("allow"), Some("GET, POST, DELETE"));
         gate.refuses(method, &request.without("Authorization"), &error(401, -32600, "token.missing"));
+    }
+    for method in ["GET", "DELETE"] {
+        let request = Request::new(method, "/mcp/up").bearer(&gate.token).header("Accept", "text/event-stream");
+        let with_body = request.clone().body(call("echo", "{}"));
+        gate.refuses(&format!("{method} with a body"), &with_body, &error(400, -32600, "jsonrpc.invalid"));
+        let modern = request.header("MCP-Protocol-Version", "2026-07-28");
+        gate.refuses(&format!("{method} in the newer era"), &modern, &error(405, -32600, "request.http_method"));
     }
     let connect = format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", gate.gateway.agent);
     gate.refuses_with("CONNECT", connect.as_bytes(), &[400, 401, 404, 405]);

@@ -1,83 +1,94 @@
-"""The official Python SDK as a client: reads what to do from stdin, prints one line per step."""
+"""The official Python SDK as a client: of the older era, or trying or demanding the newer one."""
 
-import json
 import sys
-import traceback
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.shared.exceptions import MCPError
+from mcp_types import ListRootsResult, PromptReference, ResourceTemplateReference
+
+sys.path.insert(0, str(Path(__file__).parent))
+import steps  # noqa: E402
 
 
-def say(outcome):
-    print(json.dumps(outcome, ensure_ascii=True), flush=True)
+class Calls:
+    """The client's methods under the names that steps know."""
+
+    def __init__(self, client):
+        self.client = client
+        self.list_tools = client.list_tools
+        self.list_prompts = client.list_prompts
+        self.list_resources = client.list_resources
+        self.list_templates = client.list_resource_templates
+        self.get_prompt = client.get_prompt
+        self.read_resource = client.read_resource
+        self.subscribe = client.subscribe_resource
+        self.unsubscribe = client.unsubscribe_resource
+        self.set_level = client.set_logging_level
+        self.ping = client.send_ping
+
+    async def call_tool(self, name, arguments, on_progress, meta):
+        return await self.client.call_tool(name, arguments, progress_callback=on_progress, meta=meta)
+
+    async def complete(self, given):
+        kind = PromptReference if given["ref"]["type"] == "ref/prompt" else ResourceTemplateReference
+        context = given.get("context", {}).get("arguments")
+        return await self.client.complete(kind.model_validate(given["ref"]), given["argument"], context)
+
+    def listen(self, wanted):
+        return self.client.listen(
+            tools_list_changed=wanted.get("toolsListChanged", False),
+            prompts_list_changed=wanted.get("promptsListChanged", False),
+            resources_list_changed=wanted.get("resourcesListChanged", False),
+            resource_subscriptions=wanted.get("resourceSubscriptions", ()),
+        )
 
 
-def plain(model):
-    return model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+async def on_elicitation(_context, params):
+    return steps.elicited(params)
 
 
-def failure(error):
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    if isinstance(error, MCPError):
-        return {"error": {"code": error.code, "message": error.message, "data": error.data, "kind": "MCPError"}}
-    traceback.print_exception(error)
-    return {"error": {"code": None, "message": str(error), "data": None, "kind": type(error).__name__}}
+async def on_sampling(_context, params):
+    return steps.sampled(params)
 
 
-async def take(client, step, progress):
-    match step:
-        case {"list": "tools"}:
-            return await client.list_tools()
-        case {"list": "prompts"}:
-            return await client.list_prompts()
-        case {"list": "resources"}:
-            return await client.list_resources()
-        case {"list": "templates"}:
-            return await client.list_resource_templates()
-        case {"call": name}:
-
-            async def on_progress(done, total, message):
-                progress.append({"progress": done, "total": total, "message": message})
-
-            callback = on_progress if step.get("progress") else None
-            return await client.call_tool(name, step.get("arguments"), progress_callback=callback)
-        case {"prompt": name}:
-            return await client.get_prompt(name, step.get("arguments"))
-        case {"read": uri}:
-            return await client.read_resource(uri)
-    raise ValueError(f"not a step: {step}")
+async def on_roots(_context):
+    steps.ask("roots/list", None)
+    return ListRootsResult(roots=steps.ROOTS)
 
 
-async def converse(client, steps):
-    server = plain(client.server_info) if client.server_info else None
-    say({"result": {"server": server, "capabilities": plain(client.server_capabilities)}})
-    for step in steps:
-        progress = []
-        try:
-            outcome = {"result": plain(await take(client, step, progress))}
-        except Exception as error:
-            outcome = failure(error)
-        say({**outcome, "progress": progress} if step.get("progress") else outcome)
+ANSWERS = {
+    "elicitation_callback": on_elicitation,
+    "list_roots_callback": on_roots,
+    "sampling_callback": on_sampling,
+}
 
 
-async def main():
-    given = json.load(sys.stdin)
-    headers = {"Authorization": f"Bearer {given['token']}"} if given["token"] else {}
-    is_connected = False
-    async with create_mcp_http_client(headers=headers) as http:
-        try:
-            transport = streamable_http_client(given["url"], http_client=http)
-            async with Client(transport, mode=given["mode"]) as client:
-                is_connected = True
-                await converse(client, given["steps"])
-        except Exception as error:
-            if is_connected:
-                raise
-            say(failure(error))
+@asynccontextmanager
+async def connecting():
+    mode = "2026-07-28" if steps.INPUT["mode"] == "modern" else steps.INPUT["mode"]
+    async with create_mcp_http_client(headers=steps.HEADERS) as http:
+        transport = streamable_http_client(steps.INPUT["url"], http_client=http)
+        async with Client(
+            transport,
+            mode=mode,
+            message_handler=steps.on_message,
+            **(ANSWERS if steps.INPUT["answers"] else {}),
+        ) as client:
+            yield Calls(client)
 
 
-anyio.run(main)
+def about(calls):
+    client = calls.client
+    return {
+        "server": steps.plain(client.server_info) if client.server_info else None,
+        "capabilities": steps.plain(client.server_capabilities),
+        "instructions": client.instructions,
+        "version": client.protocol_version,
+    }
+
+
+anyio.run(steps.run, connecting(), about)

@@ -36,6 +36,10 @@ pub(crate) struct Agent {
     pub(crate) token: Option<String>,
     /// Its world.
     pub(crate) era: Era,
+    /// Its revision of MCP.
+    pub(crate) revision: &'static str,
+    /// What it declares that it can be asked for.
+    pub(crate) capabilities: Value,
     /// The session it has, in the older one.
     pub(crate) session: Option<String>,
     next_id: AtomicU64,
@@ -58,13 +62,56 @@ impl Agent {
     /// A client of `/mcp/<route>` of the older era.
     pub(crate) fn new(address: SocketAddr, route: &str, token: impl Into<Option<String>>) -> Agent {
         let path = format!("/mcp/{route}");
-        Agent { address, path, token: token.into(), era: Era::Legacy, session: None, next_id: AtomicU64::new(1) }
+        Agent {
+            address,
+            path,
+            token: token.into(),
+            era: Era::Legacy,
+            revision: Era::Legacy.version(),
+            capabilities: json!({}),
+            session: None,
+            next_id: AtomicU64::new(1),
+        }
     }
 
     /// The same client in the newer era.
     pub(crate) fn modern(mut self) -> Agent {
         self.era = Era::Modern;
+        self.revision = Era::Modern.version();
         self
+    }
+
+    /// The same client of an older revision.
+    pub(crate) fn of_revision(mut self, revision: &'static str) -> Agent {
+        self.revision = revision;
+        self
+    }
+
+    /// The same client, which can be asked for this.
+    pub(crate) fn with_capabilities(mut self, capabilities: Value) -> Agent {
+        self.capabilities = capabilities;
+        self
+    }
+
+    /// Opens the stream of its session, or takes one up again after this event.
+    #[track_caller]
+    pub(crate) fn stream(&self, last_event: Option<&str>) -> Connection {
+        let request = self.bare("GET").header("Accept", "text/event-stream");
+        self.open(&match last_event {
+            Some(id) => request.header("Last-Event-ID", id),
+            None => request,
+        })
+    }
+
+    /// Ends its session.
+    #[track_caller]
+    pub(crate) fn end_session(&self) -> Answer {
+        self.send(&self.bare("DELETE"), None)
+    }
+
+    /// A request without a body, with the headers this client sends.
+    pub(crate) fn bare(&self, method: &str) -> Request {
+        self.headers(Request::new(method, &self.path), &Value::Null)
     }
 
     /// The same client with another token, or none.
@@ -79,8 +126,8 @@ impl Agent {
         let answer = self.call(
             "initialize",
             json!({
-                "protocolVersion": self.era.version(),
-                "capabilities": {},
+                "protocolVersion": self.revision,
+                "capabilities": self.capabilities,
                 "clientInfo": { "name": "agent", "version": "1.0.0" },
             }),
         );
@@ -159,8 +206,8 @@ impl Agent {
             let meta =
                 params.as_object_mut().expect("params are an object").entry("_meta").or_insert_with(|| json!({}));
             let meta = meta.as_object_mut().expect("_meta is an object");
-            meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), json!(self.era.version()));
-            meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), json!({}));
+            meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), json!(self.revision));
+            meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), self.capabilities.clone());
             meta.insert(
                 "io.modelcontextprotocol/clientInfo".to_owned(),
                 json!({ "name": "agent", "version": "1.0.0" }),
@@ -177,8 +224,9 @@ impl Agent {
             request = request.header("Mcp-Session-Id", session);
         }
         let method = message["method"].as_str().unwrap_or_default();
-        if method != "initialize" {
-            request = request.header("MCP-Protocol-Version", self.era.version());
+        // The oldest revision has no such header.
+        if method != "initialize" && self.revision != "2025-03-26" {
+            request = request.header("MCP-Protocol-Version", self.revision);
         }
         if self.era == Era::Modern && !method.is_empty() {
             request = request.header("Mcp-Method", method);

@@ -16,17 +16,17 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("listen:", "listen: 127.0.0.1:0\n"),
     ("metrics:", "metrics: { listen: 127.0.0.1:0 }\n"),
     ("data_dir:", "data_dir: data\n"),
-    (
-        "identity:",
-        concat!(
-            "identity:\n  users:\n",
-            "    - { name: alice, groups: [admins, ops], password_hash: \"$argon2id$v=19$m=19456,t=2,p=1",
-            "$c2FsdC1vZi1hbGljZS0wMQ$RIgSXgcpy6dPFN530lQyNSFbf3OwFt3/2mUG400ua7o\" }\n",
-            "    - { name: bob, groups: [ops], password_hash: \"$argon2id$v=19$m=19456,t=2,p=1",
-            "$c2FsdC1vZi1ib2ItMDAwMQ$4d/FVgaWBrPIt8VfWkqhns6YugKL+YeeG395NvVRND4\" }\n",
-        ),
-    ),
+    ("identity:", IDENTITY),
 ];
+
+/// The people of a configuration that names none.
+pub(crate) const IDENTITY: &str = concat!(
+    "identity:\n  users:\n",
+    "    - { name: alice, groups: [admins, ops], password_hash: \"$argon2id$v=19$m=19456,t=2,p=1",
+    "$c2FsdC1vZi1hbGljZS0wMQ$RIgSXgcpy6dPFN530lQyNSFbf3OwFt3/2mUG400ua7o\" }\n",
+    "    - { name: bob, groups: [ops], password_hash: \"$argon2id$v=19$m=19456,t=2,p=1",
+    "$c2FsdC1vZi1ib2ItMDAwMQ$4d/FVgaWBrPIt8VfWkqhns6YugKL+YeeG395NvVRND4\" }\n",
+);
 
 /// The password of a user the harness fills in.
 pub(crate) fn password(user: &str) -> String {

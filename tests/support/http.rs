@@ -112,6 +112,11 @@ impl Request {
         self
     }
 
+    /// Method, target, header fields and body.
+    pub(crate) fn parts(&self) -> (&str, &str, &[(String, String)], &[u8]) {
+        (&self.method, &self.target, &self.headers, &self.body)
+    }
+
     /// Its body.
     pub(crate) fn body_bytes(&self) -> &[u8] {
         &self.body
@@ -315,7 +320,8 @@ impl Response {
 // === impl Event ===
 
 impl Event {
-    fn parse(block: &[u8]) -> Event {
+    /// The lines of one.
+    pub(crate) fn parse(block: &[u8]) -> Event {
         let mut event =
             Event { event: String::new(), id: None, data: String::new(), comments: Vec::new(), at: Instant::now() };
         let mut data = Vec::new();

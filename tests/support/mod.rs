@@ -12,8 +12,12 @@ pub(crate) mod gate;
 pub(crate) mod gateway;
 /// A raw HTTP/1.1 client.
 pub(crate) mod http;
+/// HTTP/2 on both sides.
+pub(crate) mod http2;
 /// What holds for every answer of the gateway.
 pub(crate) mod invariants;
+/// An authorization server that signs whatever a test wants.
+pub(crate) mod issuer;
 /// Child processes that end with the test.
 pub(crate) mod process;
 /// The upstream that records.

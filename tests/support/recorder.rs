@@ -61,6 +61,14 @@ pub(crate) struct Mark {
     requests: usize,
 }
 
+impl Mark {
+    /// The same point for requests, so many of them later.
+    pub(crate) fn after_requests(mut self, n: usize) -> Mark {
+        self.requests += n;
+        self
+    }
+}
+
 type Answering = Arc<dyn Fn(&Recorded) -> Reply + Send + Sync>;
 
 struct Log {

@@ -108,6 +108,15 @@ impl Reply {
         Reply::new(status, "").header("Location", location)
     }
 
+    /// Status, header fields and body of a whole answer.
+    #[track_caller]
+    pub(crate) fn whole(&self) -> (u16, &[(String, String)], &[u8]) {
+        match &self.body {
+            Body::Whole(body) => (self.status, &self.headers, body),
+            other => panic!("{other:?} is not whole"),
+        }
+    }
+
     /// With this header field, after those it already has.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Reply {
         self.headers.push((name.to_owned(), value.to_owned()));

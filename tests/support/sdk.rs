@@ -1,5 +1,6 @@
 //! Servers and clients built on the official SDKs, as `tests/setup` installs them. The programs are in `tests/sdk`.
 
+use super::http::{Request, Response};
 use super::process::{self, Server};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -24,13 +25,21 @@ pub(crate) struct Peer {
     _dir: TempDir,
 }
 
-/// A client built on an official SDK, unchanged.
+/// A client built on an official SDK or on FastMCP, unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Client {
+    /// FastMCP, trying the newer era first.
+    FastMcp,
+    /// FastMCP, of the older era.
+    FastMcpLegacy,
+    /// FastMCP, newer era only.
+    FastMcpModern,
     /// Python `mcp`, trying the newer era first.
     Python,
     /// Python `mcp`, of the older era.
     PythonLegacy,
+    /// Python `mcp`, newer era only.
+    PythonModern,
     /// TypeScript v1; knows only the older era.
     TypeScriptV1,
     /// TypeScript v2 as it is by default: the older era.
@@ -46,20 +55,81 @@ impl Client {
     /// `{"error": {"code": …, "message": …}}`, as the SDK gave it. The first outcome is that of connecting.
     #[track_caller]
     pub(crate) fn run(self, url: &str, token: Option<&str>, steps: &Value) -> Vec<Value> {
+        self.converse(&json!({ "url": url, "token": token, "steps": steps, "answers": false }))
+    }
+
+    /// The same for a client that answers what servers ask: each outcome says what was `asked` meanwhile.
+    #[track_caller]
+    pub(crate) fn run_answering(self, url: &str, token: Option<&str>, steps: &Value) -> Vec<Value> {
+        self.converse(&json!({ "url": url, "token": token, "steps": steps, "answers": true }))
+    }
+
+    #[track_caller]
+    fn converse(self, input: &Value) -> Vec<Value> {
         let (program, mode) = match self {
+            Client::FastMcp => ("client_fastmcp.py", "auto"),
+            Client::FastMcpLegacy => ("client_fastmcp.py", "legacy"),
+            Client::FastMcpModern => ("client_fastmcp.py", "modern"),
             Client::Python => ("client.py", "auto"),
             Client::PythonLegacy => ("client.py", "legacy"),
+            Client::PythonModern => ("client.py", "modern"),
             Client::TypeScriptV1 => ("client_v1.mjs", "legacy"),
             Client::TypeScriptV2 => ("client_v2.mjs", "legacy"),
             Client::TypeScriptV2Auto => ("client_v2.mjs", "auto"),
             Client::TypeScriptV2Modern => ("client_v2.mjs", "modern"),
         };
-        let input = json!({ "url": url, "token": token, "mode": mode, "steps": steps }).to_string();
-        let finished = process::run(&mut sdk_program(program), input.as_bytes()).success();
+        let mut input = input.clone();
+        input["mode"] = json!(mode);
+        let finished = process::run(&mut sdk_program(program), input.to_string().as_bytes()).success();
         let parse =
             |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?} of {self:?}"));
         finished.stdout.lines().map(parse).collect()
     }
+}
+
+/// npm `oidc-provider`: an authorization server as others run it.
+pub(crate) struct Idp {
+    /// Its issuer.
+    pub(crate) issuer: String,
+    address: std::net::SocketAddr,
+    _server: Server,
+}
+
+// === impl Idp ===
+
+impl Idp {
+    #[track_caller]
+    pub(crate) fn start() -> Idp {
+        let mut server = Server::spawn("idp.mjs", &mut sdk_program("idp.mjs"));
+        let port = server.line("listening ").unwrap_or_else(|said| panic!("the issuer did not start: {said}"));
+        let address = format!("127.0.0.1:{port}").parse().expect("a port");
+        Idp { issuer: format!("http://{address}"), address, _server: server }
+    }
+
+    /// A token of the client `machine` for this resource, by its own grant.
+    #[track_caller]
+    pub(crate) fn machine_token(&self, resource: &str) -> String {
+        let form = format!("grant_type=client_credentials&scope=mcp.use&resource={resource}");
+        let request = Request::post("/token")
+            .header("Authorization", "Basic bWFjaGluZTpvZi10aGUtbWFjaGluZQ==")
+            .header("Content-Type", "application/x-www-form-urlencoded")
+            .body(form);
+        access_token(&request.send(self.address))
+    }
+
+    /// Everything that a login of this person with the client `app` brings: `access_token`, `id_token`.
+    #[track_caller]
+    pub(crate) fn login(&self, account: &str, resource: &str) -> Value {
+        let response = Request::get(&format!("/test/login?account={account}&resource={resource}")).send(self.address);
+        access_token(&response);
+        response.json()
+    }
+}
+
+#[track_caller]
+fn access_token(response: &Response) -> String {
+    assert_eq!(response.status, 200, "{}", response.text());
+    response.json()["access_token"].as_str().expect("a token").to_owned()
 }
 
 // === impl Peer ===
@@ -81,6 +151,19 @@ impl Peer {
     #[track_caller]
     pub(crate) fn typescript_with_sessions() -> Peer {
         Peer::start("server.mjs", &["--sessions"])
+    }
+
+    /// A server on the TypeScript SDK v2 with everything to it: both eras, sessions, streams of its own, resumption, and
+    /// all that the conformance suite asks for.
+    #[track_caller]
+    pub(crate) fn fixture() -> Peer {
+        Peer::start("fixture.mjs", &[])
+    }
+
+    /// The same, believing any `Host` and `Origin`.
+    #[track_caller]
+    pub(crate) fn trusting_fixture() -> Peer {
+        Peer::start("fixture.mjs", &["--trusting"])
     }
 
     /// Our server on the Python SDK: both eras, with sessions in the older one.
@@ -106,19 +189,35 @@ impl Peer {
     }
 }
 
+/// The conformance suite, about to run. Given a token, every request to `origin` carries it.
+pub(crate) fn conformance_suite(origin: &str, token: Option<&str>) -> Command {
+    let installed = installed();
+    let mut command = process::command(&installed.node);
+    command.env("SDK_PACKAGES", &installed.modules);
+    if let Some(token) = token {
+        command.arg("--import").arg(path_of("inject.mjs")).env("ORIGIN", origin).env("TOKEN", token);
+    }
+    command.arg(installed.modules.join("node_modules/@modelcontextprotocol/conformance/dist/index.js"));
+    command
+}
+
 fn sdk_program(name: &str) -> Command {
     let installed = installed();
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name);
+    let program = path_of(name);
     if name.ends_with(".py") {
         let mut command = process::command(&installed.python);
-        command.arg("-I").arg(program);
+        // Alone, and leaving nothing behind in the clone.
+        command.arg("-IB").arg(program);
         return command;
     }
     let mut command = process::command(&installed.node);
     // Node looks for packages beside the program, where they are not; this hook makes it look where they are.
-    let hook = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk/packages.mjs");
-    command.arg("--import").arg(hook).arg(program).env("SDK_PACKAGES", &installed.modules);
+    command.arg("--import").arg(path_of("packages.mjs")).arg(program).env("SDK_PACKAGES", &installed.modules);
     command
+}
+
+fn path_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name)
 }
 
 /// On a bare machine with a slow line, minutes.

@@ -16,7 +16,8 @@ pub(crate) struct Identity {
     pub(crate) cert: String,
     /// The key, PEM.
     pub(crate) key: String,
-    der: tls::CertificateDer<'static>,
+    /// The certificate, DER.
+    pub(crate) der: tls::CertificateDer<'static>,
     params: CertificateParams,
     pair: KeyPair,
 }
@@ -78,6 +79,16 @@ pub(crate) fn terminate(
     clients_ca: Option<&Identity>,
     serve: impl Fn(UnixStream, String) + Send + Sync + 'static,
 ) -> SocketAddr {
+    terminate_offering(identity, clients_ca, &[], serve)
+}
+
+/// The same, offering these protocols (ALPN).
+pub(crate) fn terminate_offering(
+    identity: &Identity,
+    clients_ca: Option<&Identity>,
+    protocols: &[&[u8]],
+    serve: impl Fn(UnixStream, String) + Send + Sync + 'static,
+) -> SocketAddr {
     tls::install_default_crypto_provider();
     let (chain, key) = identity.chain();
     let config = match clients_ca {
@@ -88,7 +99,9 @@ pub(crate) fn terminate(
             tls::ServerConfig::builder().with_client_cert_verifier(verifier)
         }
     };
-    let acceptor = tls::TlsAcceptor::from(Arc::new(config.with_single_cert(chain, key).expect("the key fits")));
+    let mut config = config.with_single_cert(chain, key).expect("the key fits");
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    let acceptor = tls::TlsAcceptor::from(Arc::new(config));
     let serve = Arc::new(serve);
     let (sender, address) = mpsc::channel();
     thread::spawn(move || {
@@ -113,8 +126,30 @@ pub(crate) fn terminate(
 /// Connects to a TLS server under this name, trusting this authority, and gives the plain side.
 #[track_caller]
 pub(crate) fn connect(address: SocketAddr, server_name: &str, authority: &Identity) -> io::Result<UnixStream> {
+    connect_offering(address, server_name, authority, &[]).map(|connected| connected.stream)
+}
+
+/// A connection over TLS.
+pub(crate) struct Connected {
+    /// Its plain side.
+    pub(crate) stream: UnixStream,
+    /// The protocol that the server chose (ALPN).
+    pub(crate) protocol: Option<Vec<u8>>,
+    /// The certificate that the server showed, DER.
+    pub(crate) certificate: Vec<u8>,
+}
+
+/// The same, offering these protocols (ALPN), with what the server chose and showed.
+#[track_caller]
+pub(crate) fn connect_offering(
+    address: SocketAddr,
+    server_name: &str,
+    authority: &Identity,
+    protocols: &[&[u8]],
+) -> io::Result<Connected> {
     tls::install_default_crypto_provider();
-    let config = tls::ClientConfig::builder().with_root_certificates(authority.roots()).with_no_client_auth();
+    let mut config = tls::ClientConfig::builder().with_root_certificates(authority.roots()).with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
     let connector = tls::TlsConnector::from(Arc::new(config));
     let name = tls::ServerName::try_from(server_name.to_owned()).expect("a server name");
     let (ours, theirs) = pair();
@@ -127,14 +162,19 @@ pub(crate) fn connect(address: SocketAddr, server_name: &str, authority: &Identi
             };
             match stream {
                 Ok(stream) => {
-                    sender.send(Ok(())).expect("the caller waits");
+                    let session = stream.get_ref().1;
+                    let certificate = session.peer_certificates().and_then(|chain| chain.first());
+                    let certificate = certificate.map(|der| der.to_vec()).unwrap_or_default();
+                    let protocol = session.alpn_protocol().map(<[u8]>::to_vec);
+                    sender.send(Ok((protocol, certificate))).expect("the caller waits");
                     drop(bridge(stream, ours).await);
                 }
                 Err(error) => sender.send(Err(error)).expect("the caller waits"),
             }
         });
     });
-    connected.recv().expect("the thread answers").map(|()| theirs)
+    let (protocol, certificate) = connected.recv().expect("the thread answers")?;
+    Ok(Connected { stream: theirs, protocol, certificate })
 }
 
 async fn bridge(

@@ -8,7 +8,7 @@ use super::{Source, complains, none, sources};
 
 /// From the ground up. What stands on one floor may use everything below it, and nothing beside it.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "secret", "id"],
+    &["clock", "glance", "secret", "id"],
     &["web", "fetch", "jsonrpc"],
     &["mcp"],
     &["config"],
@@ -18,7 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["approval", "credential"],
     &["upstream"],
     &["snapshot"],
-    &["oauth", "admin", "proxy", "reload"],
+    &["oauth", "admin", "proxy", "reload", "listener"],
     &["server"],
     &["cli"],
 ];

@@ -1,10 +1,11 @@
-//! Lists that stand in two places say the same: refusals, metrics, promises, dependencies, the files of this test binary.
+//! Lists that stand in two places say the same: refusals, metrics, promises, clients, dependencies, the files of this test
+//! binary.
 
 use super::code::code;
 use super::{Source, complains, none, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
-// === Refusals: src/proxy/refuse.rs, src/upstream/error.rs, docs/refusals.md ===
+// === Refusals: src/listener/head.rs, src/proxy/refuse.rs, src/upstream/error.rs, docs/refusals.md ===
 
 /// Code → HTTP status and JSON-RPC code, as often as it is written with other numbers.
 type Refusals = BTreeMap<String, BTreeSet<(String, String)>>;
@@ -114,6 +115,31 @@ fn promises_without_a_test(markdown: &str, tests: &BTreeSet<String>) -> Vec<Stri
     complaints
 }
 
+// === Clients: docs/clients.md, tests/sdk ===
+
+/// Package → version, of everything that is pinned for the tests.
+fn pinned(npm: &str, pip: &str) -> BTreeMap<String, String> {
+    let manifest: serde_json::Value = serde_json::from_str(npm).expect("package.json is JSON");
+    let npm = manifest["dependencies"].as_object().into_iter().flatten();
+    let npm = npm.map(|(name, version)| (name.clone(), version.as_str().unwrap_or_default().to_owned()));
+    let pip = pip.lines().filter_map(|line| line.split_once("=="));
+    npm.chain(pip.map(|(name, version)| (name.to_owned(), version.to_owned()))).collect()
+}
+
+/// Rows that begin with a client, `` `package` 1.2.3 ``, which is not the one that is tried.
+fn untried_clients(markdown: &str, pinned: &BTreeMap<String, String>) -> Vec<String> {
+    let first = rows(markdown).filter_map(|cells| cells.into_iter().next());
+    let named = first.filter_map(|cell| {
+        let (_, rest) = cell.split_once('`')?;
+        let (name, version) = rest.split_once('`')?;
+        Some((name.to_owned(), version.trim().to_owned()))
+    });
+    let untried = named.filter(|(name, version)| pinned.get(name) != Some(version));
+    let complaint =
+        |(name, version)| format!("docs/clients.md: `{name}` {version}, but tests/sdk has {:?}", pinned.get(&name));
+    untried.map(complaint).collect()
+}
+
 // === Dependencies: Cargo.toml ===
 
 /// Dependencies without a sentence above them. One sentence may stand for two that belong together.
@@ -189,7 +215,8 @@ fn declared(source: &Source) -> Vec<String> {
 
 #[test]
 fn every_refusal_is_in_the_docs_with_its_numbers() {
-    let code = refusals_in_code(&Source::read("src/proxy/refuse.rs").text, &Source::read("src/upstream/error.rs").text);
+    let tables = ["src/listener/head.rs", "src/proxy/refuse.rs"].map(|path| Source::read(path).text).concat();
+    let code = refusals_in_code(&tables, &Source::read("src/upstream/error.rs").text);
     assert!(code.len() > 30, "the tables in code are read: {code:?}");
     none(differing_refusals(&code, &refusals_in_docs(&Source::read("docs/refusals.md").text)));
 }
@@ -205,6 +232,14 @@ fn every_metric_is_in_the_docs() {
 fn every_promise_is_shown_by_a_test() {
     let tests = sources("src", ".rs").iter().chain(&sources("tests", ".rs")).flat_map(test_names).collect();
     none(promises_without_a_test(&Source::read("docs/promises.md").text, &tests));
+}
+
+#[test]
+fn clients_in_the_docs_are_those_that_are_tried() {
+    let npm = Source::read("tests/sdk/package.json").text;
+    let pinned = pinned(&npm, &Source::read("tests/sdk/requirements.txt").text);
+    assert!(pinned.len() > 30, "the pinned packages are read: {pinned:?}");
+    none(untried_clients(&Source::read("docs/clients.md").text, &pinned));
 }
 
 #[test]
@@ -244,6 +279,17 @@ fn a_metric_that_differs_is_seen() {
 
     complains(&seen("| `portcullis_a_total` | x |\n"), "`portcullis_b` is not in");
     complains(&seen("| `portcullis_a_total` |\n| `portcullis_b` |\n| `portcullis_c` |\n"), "`portcullis_c`");
+}
+
+#[test]
+fn a_client_that_is_not_tried_is_seen() {
+    let pinned = pinned(r#"{ "dependencies": { "@a/b": "1.0.0" } }"#, "c==2.0.0\n");
+    let seen = |cell: &str| untried_clients(&format!("| Client | x |\n|---|---|\n| {cell} | yes |\n"), &pinned);
+
+    complains(&seen("B, `@a/b` 1.0.1"), "`@a/b` 1.0.1");
+    complains(&seen("D, `d` 1.0.0"), "`d` 1.0.0");
+    none(seen("B, `@a/b` 1.0.0"));
+    none(seen("C, `c` 2.0.0"));
 }
 
 #[test]

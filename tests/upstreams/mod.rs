@@ -1,9 +1,16 @@
 //! The servers behind us: how they are reached, what they are sent, how they fail, and what of theirs goes on.
 
+mod asks;
+mod batches;
 mod failures;
 mod http;
+mod http2;
+mod ids;
+mod rounds;
+mod session_streams;
 mod sessions;
 mod streams;
+mod subscriptions;
 mod tls;
 
 use crate::support::agent::Answer;

@@ -16,6 +16,12 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
     count(limits.depth, 8, 512, path.key("depth"), problems);
     count(limits.nodes, 100, 10_000_000, path.key("nodes"), problems);
     count(limits.tokens, 1, 10_000_000, path.key("tokens"), problems);
+    size(limits.head, path.key("head"), problems);
+    count(limits.connections, 1, 1_000_000, path.key("connections"), problems);
+    if let Some(n) = limits.connections_per_address {
+        count(n, 1, 1_000_000, path.key("connections_per_address"), problems);
+    }
+    count(limits.streams, 1, 10_000, path.key("streams"), problems);
 
     let path = Path::root().key("timeouts");
     let times = &config.timeouts;

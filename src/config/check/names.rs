@@ -30,6 +30,7 @@ impl<'a> Names<'a> {
         let users = &config.identity.users;
         let ours = users.iter().map(|user| user.name.as_str());
         let groups = users.iter().flat_map(|user| &user.groups);
+        let groups = groups.chain(config.identity.issuers.iter().flat_map(|issuer| issuer.groups.values()));
         Names {
             upstreams: config.upstreams.keys().map(String::as_str).collect(),
             users: ours.chain(known.users.iter().copied()).collect(),

@@ -3,6 +3,56 @@
 use super::{AROUND, FULL, check, messages};
 use crate::config::{Known, Upstream, UpstreamTimeouts, load};
 
+/// What is said of external issuers.
+const ISSUERS: &str = r#"
+identity: { issuers: [ { issuer: http://idp.example, groups: { a: ops } } ] }
+=> error: `http://idp.example` is not `https`, so its keys could be exchanged on the way (gateway.yaml:1:34)
+
+identity: { issuers: [ { issuer: idp.example, groups: { a: ops } } ] }
+=> error: `idp.example` is no `https://` URL (gateway.yaml:1:34)
+
+identity: { issuers: [ { issuer: "https://u:p@idp.example", groups: { a: ops } } ] }
+=> error: a URL with a user name or password in it (gateway.yaml:1:34)
+
+identity: { issuers: [ { issuer: "https://idp.example?x=1", groups: { a: ops } } ] }
+=> error: an issuer has no query (gateway.yaml:1:34)
+
+identity: { issuers: [ { issuer: "http://localhost:1", jwks_url: "http://idp.example/k", groups: { a: ops } } ] }
+=> error: `http://idp.example/k` is not `https`, so its keys could be exchanged on the way (gateway.yaml:1:66)
+
+public_url: https://a.example
+tls: { cert: c, key: k }
+identity: { issuers: [ { issuer: https://a.example/, groups: { a: ops } } ] }
+=> error: `https://a.example/` is this gateway (gateway.yaml:3:34)
+
+identity: { issuers: [ { issuer: https://idp.example, groups: { a: ops }, algorithms: [HS256] } ] }
+=> error: unknown word `HS256` (gateway.yaml:1:88)
+
+identity: { issuers: [ { issuer: https://idp.example, groups: { a: ops }, audience: [] } ] }
+=> error: at least one is needed here (gateway.yaml:1:75)
+
+identity: { issuers: [ { issuer: https://idp.example, groups: { a: ops }, groups_claim: "" } ] }
+=> error: `` names no claim (gateway.yaml:1:89)
+
+identity: { issuers: [ { issuer: https://idp.example, groups: { a: ops }, groups_claim: /a~2 } ] }
+=> error: `/a~2` names no claim (gateway.yaml:1:89)
+
+identity: { issuers: [ { issuer: https://idp.example, groups: { a: ops }, subject_claim: email } ] }
+=> warning: `email` can be changed, or given to somebody else later (gateway.yaml:1:90)
+
+identity: { issuers: [ { issuer: https://idp.example, groups: { a: " ops" } } ] }
+=> error: ` ops` is no group name (gateway.yaml:1:68)
+
+identity: { issuers: [ { issuer: https://idp.example, groups: { a: ops }, scopes: { a: "b c" } } ] }
+=> error: `b c` is no scope (gateway.yaml:1:88)
+
+identity: { issuers: [ { issuer: https://idp.example } ] }
+=> warning: no group of `https://idp.example` counts here, so its tokens open nothing (gateway.yaml:1:26)
+
+identity: { issuers: [ { issuer: https://idp.example, groups: { a: ops } } ], authorization_server: https://idp.exampel }
+=> error: unknown issuer `https://idp.exampel` (gateway.yaml:1:101)
+"#;
+
 /// The beginning of a file, and what is said of it.
 const LISTENERS: &str = r#"
 listen: localhost:80
@@ -251,6 +301,31 @@ fn beginning(part: &str) -> String {
 #[test]
 fn listeners_that_are_left_open_are_refused() {
     all_say(LISTENERS, beginning);
+}
+
+#[test]
+fn issuers_that_could_be_somebody_else_are_refused() {
+    all_say(ISSUERS, beginning);
+}
+
+#[test]
+fn a_subject_of_an_issuer_is_one_person() {
+    let user = |name: &str, also: &str| {
+        let hash = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI";
+        format!("    - {{ name: {name}, password_hash: \"{hash}\", also: [{also}] }}\n")
+    };
+    let file = |alice: &str, bob: &str| {
+        let users = user("alice", alice) + &user("bob", bob);
+        format!("identity:\n  users:\n{users}  issuers: [ {{ issuer: https://idp.example }} ]\n{AROUND}")
+    };
+    let one = "{ issuer: https://idp.example, subject: a }";
+    assert_eq!(messages(&file(one, "{ issuer: https://idp.example, subject: b }")).join("\n"), "");
+    assert_eq!(
+        messages(&file(one, one)).join("\n"),
+        "error: subject `a` of this issuer stands twice (gateway.yaml:4:183)"
+    );
+    let elsewhere = messages(&file("{ issuer: https://idp.example/, subject: a }", one));
+    assert!(elsewhere[0].starts_with("error: unknown issuer `https://idp.example/` "), "{elsewhere:?}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod grants;
 mod lane;
 mod logins;
 mod schema;
+mod sessions;
 
 use super::{Attempt, Error, Grant, LoginState, Revocation, Subject, files};
 use lane::Lane;
@@ -92,6 +93,14 @@ impl Sqlite {
     pub(super) async fn login_state(&self, name: &str) -> Result<LoginState, Error> {
         let name = name.to_owned();
         self.reader.run(move |reader| logins::state(&reader.connection, &name)).await
+    }
+
+    pub(super) async fn end_session(&self, digest: [u8; 32], at_ms: i64, oldest_ms: i64) -> Result<(), Error> {
+        self.write(move |connection| sessions::end(connection, &digest, at_ms, oldest_ms)).await
+    }
+
+    pub(super) async fn ended_sessions(&self, oldest_ms: i64) -> Result<Vec<([u8; 32], i64)>, Error> {
+        self.reader.run(move |reader| sessions::ended(&reader.connection, oldest_ms)).await
     }
 
     pub(super) async fn purge_expired(&self, at_ms: i64) -> Result<usize, Error> {

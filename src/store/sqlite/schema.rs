@@ -4,7 +4,8 @@ use crate::store::Error;
 use rusqlite::{Connection, TransactionBehavior};
 
 /// Entry `n` leads from schema `n` to `n + 1`. Entries are added at the end and never changed.
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
     CREATE TABLE grants (
         id           TEXT PRIMARY KEY,
         issuer       TEXT NOT NULL,
@@ -34,7 +35,16 @@ const STEPS: &[&str] = &["
         last_at      INTEGER NOT NULL,
         locked_until INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
-"];
+",
+    "
+    -- Tombstones: an ended session stays ended, whoever still holds its sealed id.
+    CREATE TABLE ended_sessions (
+        digest   BLOB PRIMARY KEY,
+        ended_at INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX ended_sessions_by_time ON ended_sessions (ended_at);
+",
+];
 
 /// Brings the file to the latest schema, in one transaction.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
@@ -71,7 +81,7 @@ mod tests {
 
         assert_eq!(
             refused.to_string(),
-            "the store has schema 99, and this program knows schemas up to 1; run the version that wrote it"
+            "the store has schema 99, and this program knows schemas up to 2; run the version that wrote it"
         );
     }
 
@@ -81,6 +91,6 @@ mod tests {
         migrate(&mut connection).unwrap();
         migrate(&mut connection).unwrap();
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-        assert_eq!(version, 1);
+        assert_eq!(version, 2);
     }
 }

@@ -1,0 +1,85 @@
+//! What a server of the older era asks of its client in mid-call: passed on where the client can be asked, and where
+//! the answer will find its way back.
+//!
+//! The answer comes in a request of its own and is told from others by the session alone. Without one, any client of
+//! the upstream could answer for any other: then nobody is asked. A server that is refused hears so at once, in the
+//! client's place, and does not wait for an answer that will not come.
+
+use super::exchange::Exchange;
+use super::record;
+use super::reply::Reply;
+use crate::jsonrpc::{Id, Request as Asked};
+use crate::mcp::Ask;
+use crate::upstream::{Request, Send, Session, Shared, Upstream};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+impl Reply<'_> {
+    /// Whether the client is asked. If not, the server is told so.
+    pub(super) fn may_ask(&self, exchange: &Exchange, asked: &Asked) -> bool {
+        if !self.is_legacy() {
+            // MCP 2026-07-28 has no requests of servers, and no way to refuse one.
+            self.count_dropped("server_request");
+            return false;
+        }
+        let refusal = self.refuses(asked);
+        record::asked(self.gateway, exchange, &asked.method, refusal.is_none());
+        let Some((code, why)) = refusal else {
+            return true;
+        };
+        self.count_dropped("server_request");
+        let error = refusal_of(&asked.id, code, why);
+        let session = self.received.session.as_ref();
+        answer_instead(&self.gateway.refusals, &self.route.upstream, &self.gateway.shared, session, error);
+        false
+    }
+
+    fn refuses(&self, asked: &Asked) -> Option<(i64, &'static str)> {
+        let Some(ask) = Ask::of_method(&asked.method) else {
+            return Some((-32601, "Method not found"));
+        };
+        let Some(session) = &self.received.session else {
+            return Some((-32601, "Without a session the client cannot be asked"));
+        };
+        if !self.route.upstream.may_ask.allow(ask) {
+            return Some((-32601, "The gateway does not let this server ask that of clients"));
+        }
+        (!session.abilities.allow(ask)).then_some((-32601, "The client did not declare that it can be asked that"))
+    }
+}
+
+fn refusal_of(id: &Id, code: i64, why: &str) -> Bytes {
+    let id = id.as_json();
+    Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{why}"}}}}"#))
+}
+
+/// In a task of its own: the stream that brought the question must not wait for it.
+fn answer_instead(
+    permits: &Arc<Semaphore>,
+    upstream: &Arc<Upstream>,
+    shared: &Shared,
+    session: Option<&Session>,
+    body: Bytes,
+) {
+    let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
+        // Too many at once: the server's own limit of time ends its waiting.
+        return;
+    };
+    let mut headers = Vec::with_capacity(2);
+    if let Some(session) = session {
+        headers.push((super::exchange::SESSION_ID, session.id.clone()));
+        let version = HeaderValue::from_static(session.version);
+        headers.push((HeaderName::from_static("mcp-protocol-version"), version));
+    }
+    let request = Request { method: Method::POST, body, headers, is_repeatable: false, is_lasting: false };
+    let (upstream, shared) = (Arc::clone(upstream), shared.clone());
+    tokio::spawn(async move {
+        let _permit = permit;
+        match (Send { upstream: &upstream, shared: &shared }).send(&request).await {
+            Ok(answer) => answer.cut().await,
+            Err(error) => tracing::debug!(upstream = %upstream.name, %error, "a refusal did not reach the server"),
+        }
+    });
+}

@@ -1,0 +1,37 @@
+//! Several messages in one request (MCP 2025-03-26, "Batching"): each is judged, recorded and answered alone, one
+//! after another, and their answers go out together.
+
+use super::Gateway;
+use super::exchange::{End, Exchange};
+use super::receive::Received;
+use super::record::{self, Outcome};
+use super::refuse;
+use crate::identity::Principal;
+use crate::snapshot::Route;
+
+/// Passes each of them as if it had come alone.
+///
+/// # Errors
+/// The client's leaving. A refusal is the answer to one message, and the others go on.
+pub(super) async fn pass(
+    gateway: &Gateway,
+    exchange: &mut Exchange,
+    route: &Route,
+    principal: &Principal,
+    batch: Vec<Received>,
+) -> Result<Outcome, End> {
+    exchange.begin_batch();
+    for received in batch {
+        received.note(exchange);
+        let outcome = match gateway.pass_one(exchange, route, principal, &received).await {
+            Ok(outcome) => outcome,
+            // A notification has no answer that could carry the refusal.
+            Err(End::Refused(refusal)) if received.call.id.is_none() => refuse::note(exchange, &refusal),
+            Err(End::Refused(refusal)) => refuse::answer(exchange, refusal).await,
+            Err(End::Gone) => return Err(End::Gone),
+        };
+        record::ended_in_batch(gateway, exchange, outcome);
+    }
+    exchange.end_batch().await?;
+    Ok(Outcome::Batch)
+}
