@@ -19,6 +19,8 @@ mod memory;
 mod peer;
 #[path = "driver/process.rs"]
 mod process;
+#[path = "driver/profile.rs"]
+mod profile;
 #[path = "driver/results.rs"]
 mod results;
 #[path = "driver/scenario.rs"]

@@ -8,6 +8,7 @@
 use crate::loader::Loader;
 use crate::peer::{Kind, Peer, Places};
 use crate::process::output;
+use crate::profile::{self, Profile};
 use crate::scenario::Scenario;
 use anyhow::Context as _;
 use std::net::SocketAddr;
@@ -21,12 +22,13 @@ const SHA_BLOCK: f64 = 171.0;
 const SHA_BLOCK_AVX: f64 = 2066.0;
 
 /// User-space instructions per call.
-#[derive(Clone, Copy)]
 pub(crate) struct Instructions {
     /// As callgrind counts them.
     pub(crate) raw: f64,
     /// With SHA-256 as this CPU runs it.
     pub(crate) real: f64,
+    /// The same, by kind of work.
+    pub(crate) profile: Profile,
 }
 
 /// A peer that runs under callgrind.
@@ -79,10 +81,10 @@ impl Counted {
         // To be looked at with callgrind_annotate.
         let name = format!("{}.{}", self.file.display(), scenario.title.replace([' ', ','], "-"));
         std::fs::rename(&dump, name)?;
-        let slow = if has_sha() { self_cost(&text, "sha256_block_data_order_avx") } else { 0.0 };
-        let real = total - slow + slow * SHA_BLOCK / SHA_BLOCK_AVX;
         let calls = report.ok as f64;
-        Ok(Instructions { raw: total / calls, real: real / calls })
+        let mut profile = profile::of(&text, if has_sha() { SHA_BLOCK / SHA_BLOCK_AVX } else { 1.0 });
+        profile.values_mut().for_each(|cost| *cost /= calls);
+        Ok(Instructions { raw: total / calls, real: profile.values().sum(), profile })
     }
 
     fn control(&self, what: &str) -> anyhow::Result<()> {
@@ -94,30 +96,4 @@ impl Counted {
 fn has_sha() -> bool {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     cpus.lines().any(|line| line.starts_with("flags") && line.split(' ').any(|flag| flag == "sha_ni"))
-}
-
-/// What the functions whose names have `word` in them took themselves, in the text of a dump.
-fn self_cost(dump: &str, word: &str) -> f64 {
-    let mut numbers = std::collections::HashSet::new();
-    let (mut is_it, mut is_call, mut sum) = (false, false, 0.0);
-    for line in dump.lines() {
-        // A name is given once, `fn=(12) name` or `cfn=(12) name`, and after that by its number.
-        if let Some(name) = line.strip_prefix("fn=").or_else(|| line.strip_prefix("cfn=")) {
-            let (number, text) = name.split_once(' ').unwrap_or((name, ""));
-            if text.contains(word) {
-                numbers.insert(number);
-            }
-            if line.starts_with("fn=") {
-                is_it = numbers.contains(number);
-            }
-        } else if line.starts_with("calls=") {
-            // The line after it is what the callee took.
-            is_call = true;
-        } else if line.starts_with(|c: char| c.is_ascii_digit() || "+-*".contains(c)) {
-            let cost = line.split(' ').nth(1).and_then(|cost| cost.parse::<f64>().ok());
-            sum += cost.filter(|_| is_it && !is_call).unwrap_or(0.0);
-            is_call = false;
-        }
-    }
-    sum
 }

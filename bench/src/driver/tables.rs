@@ -1,6 +1,7 @@
 //! The tables, in Markdown.
 
 use crate::peer::Kind;
+use crate::profile;
 use crate::results::{Results, Sample};
 use crate::scenario::{Pace, RATE_TITLE, SCENARIOS, Scenario};
 use std::fmt::Write as _;
@@ -53,6 +54,7 @@ pub(crate) fn all(results: &Results) -> String {
     let mut out = String::new();
     targets(results, &mut out);
     instructions(results, &mut out);
+    profiles(results, &mut out);
     cpu(results, &mut out);
     throughput(results, &mut out);
     latency(results, &mut out);
@@ -103,6 +105,29 @@ fn instructions(results: &Results, out: &mut String) {
                 instructions; SHA-256 is counted as this machine runs it, and the last column is what callgrind says.";
     let columns = ["Payload", "nginx", "bare pingora", "portcullis", "relaxed", "portcullis, slow SHA-256"];
     section(out, "Instructions", note, &columns, &rows);
+}
+
+/// Of the scenarios that have a target in instructions, and of the burst.
+fn profiles(results: &Results, out: &mut String) {
+    let scenarios = [&SCENARIOS[0], &SCENARIOS[2], &SCENARIOS[3], &SCENARIOS[5]];
+    let mut rows = Vec::new();
+    for part in profile::kinds() {
+        let mut row = vec![part.to_owned()];
+        for scenario in scenarios {
+            let of = |kind| {
+                let counted = results.instructions.get(&(scenario.title, kind));
+                counted.map_or_else(none, |counted| {
+                    format!("{:.1}", counted.profile.get(part).copied().unwrap_or_default() / 1000.0)
+                })
+            };
+            row.push(format!("{} / {}", of(Kind::Gateway), of(Kind::Bare)));
+        }
+        rows.push(row);
+    }
+    let note =
+        "Thousands of instructions per call or stream by the functions that took them: portcullis / bare pingora.";
+    let columns: Vec<&str> = std::iter::once("Work").chain(scenarios.map(|scenario| scenario.title)).collect();
+    section(out, "Where they go", note, &columns, &rows);
 }
 
 fn cpu(results: &Results, out: &mut String) {
