@@ -124,10 +124,10 @@ impl Reply<'_> {
         self.gateway.metrics.upstream_error(&self.route.name, Error::Status(0).code());
         let id = self.received.call.id.as_ref();
         let is_missing = status == StatusCode::NOT_FOUND && self.is_legacy();
+        if self.is_lost_session(status, &text) {
+            return Err(Refusal::error(Code::Session, id, "unknown session; initialize a new one").into());
+        }
         match jsonrpc::parse_answer(&text, self.limits(exchange)) {
-            Ok(Message::Response(response)) if self.is_lost_session(status, &text, &response) => {
-                Err(Refusal::error(Code::Session, id, "unknown session; initialize a new one").into())
-            }
             Ok(Message::Response(response)) if response.id.is_none() || self.is_awaited(response.id.as_ref()) => {
                 let text = self.with_their_id(text, &response);
                 self.deliver(exchange, status, None, text).await
@@ -146,13 +146,15 @@ impl Reply<'_> {
 
     /// A session that the upstream knew once and now complains of with 400, as many servers do after a restart. Clients
     /// begin a new one after 404 only, which is what it means (MCP, Streamable HTTP, "Session Management").
-    fn is_lost_session(&self, status: StatusCode, text: &Bytes, response: &Response) -> bool {
-        let jsonrpc::Outcome::Error(error) = response.outcome else {
+    fn is_lost_session(&self, status: StatusCode, text: &[u8]) -> bool {
+        const MAX_COMPLAINT: usize = 4096;
+        if status != StatusCode::BAD_REQUEST || self.received.session.is_none() || text.len() > MAX_COMPLAINT {
             return false;
-        };
-        let message = Node::of(text, error).get("message").and_then(Node::as_str).unwrap_or_default();
-        let is_of_session = message.to_ascii_lowercase().contains("session id");
-        status == StatusCode::BAD_REQUEST && self.received.session.is_some() && is_of_session
+        }
+        // Not always an answer in form: some leave out the id.
+        let said: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
+        let message = said.pointer("/error/message").and_then(serde_json::Value::as_str).unwrap_or_default();
+        message.to_ascii_lowercase().contains("session id")
     }
 
     /// Writes the one message that ends the exchange.

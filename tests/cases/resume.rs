@@ -7,6 +7,7 @@ use crate::support::http::{Event, Streaming};
 use crate::support::recorder::{Recorded, Recorder};
 use crate::support::reply::Reply;
 use crate::support::sdk::Peer;
+use crate::support::wait_for;
 use serde_json::{Value, json};
 
 fn in_front(url: &str) -> Gateway {
@@ -40,9 +41,23 @@ fn with_progress(agent: &Agent) -> (crate::support::http::Request, Value) {
 /// What comes on a stream that is taken up after this event, to the answer; all but its marks without a message.
 #[track_caller]
 fn taken_up(agent: &Agent, after: &str, id: &Value) -> Vec<Value> {
-    let (mut connection, mut messages) = (agent.stream(Some(after)), Vec::new());
-    let mut stream = connection.streaming();
+    let mut messages = None;
+    // Until the server has noticed that its stream was cut, it says 409. Clients come back a little later.
+    wait_for("the server to notice", || {
+        let mut connection = agent.stream(Some(after));
+        let mut stream = connection.streaming();
+        if stream.status != 409 {
+            messages = Some(to_the_answer(&mut stream, id));
+        }
+        messages.is_some()
+    });
+    messages.expect("it has noticed")
+}
+
+#[track_caller]
+fn to_the_answer(stream: &mut Streaming<'_>, id: &Value) -> Vec<Value> {
     assert_eq!(stream.status, 200);
+    let mut messages = Vec::new();
     loop {
         let message = stream.message().expect("the answer comes");
         let is_last = message["id"] == *id;
@@ -139,7 +154,7 @@ fn a_session_that_its_server_has_forgotten_is_unknown_and_a_new_one_works() {
 
         for _ in 0..2 {
             let lost = agent.call("tools/list", json!({}));
-            assert_eq!((lost.status(), lost.error().0), (404, lost.error().0), "{lost:?}");
+            assert_eq!(lost.status(), 404, "{lost:?}");
         }
 
         // What clients do on 404, and the specification asks of them.

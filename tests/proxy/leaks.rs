@@ -140,7 +140,10 @@ const WAYS: &[(&str, Way)] = &[
         let answer = scene.agent().send(&call(&scene.agent(), "events"), Some(&json!(7)));
         assert_eq!(answer.notifications, [progress()]);
     }),
-    ("a stream without an answer", |scene| drop(scene.agent().send(&call(&scene.agent(), "poll"), None))),
+    ("a stream without an answer", |scene| {
+        let events = scene.agent().open(&call(&scene.agent(), "poll")).response().events();
+        assert_eq!(events.last().map(|event| event.json()), Some(progress()));
+    }),
     ("the client leaves in mid-stream", |scene| drop(begun(&scene.agent(), "stream"))),
     ("a reset of the client in mid-stream", |scene| begun(&scene.agent(), "stream").reset()),
     ("a client that closes its half in mid-stream", |scene| {
@@ -161,7 +164,7 @@ const WAYS: &[(&str, Way)] = &[
         connection.reset();
     }),
     ("the upstream cuts in mid-stream", |scene| {
-        let answer = scene.agent().send(&call(&scene.agent(), "cut"), None);
+        let answer = scene.agent().send(&call(&scene.agent(), "cut"), Some(&json!(7)));
         assert_eq!(answer.message["error"]["data"]["code"], "upstream.lost");
     }),
     ("the stream of a session is left", |scene| {
