@@ -12,6 +12,7 @@ mod proxy {
     mod framing;
     mod headers;
     mod http2;
+    mod leaks;
     mod messages;
     mod methods;
     mod nothing_slips_through;

@@ -141,7 +141,9 @@ impl Decoder {
             }
             b"event" => self.event.name = Some(String::from_utf8_lossy(value).into_owned()),
             b"id" if !value.contains(&0) => self.event.id = Some(String::from_utf8_lossy(value).into_owned()),
-            b"retry" => self.event.retry_ms = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()),
+            b"retry" if value.iter().all(u8::is_ascii_digit) => {
+                self.event.retry_ms = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            }
             _ => {}
         }
     }

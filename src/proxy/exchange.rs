@@ -25,7 +25,8 @@ use pingora::server::ShutdownWatch;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::task::unconstrained;
+use tokio::time::{Instant, sleep_until};
 
 /// A client that is waiting for a call sees its first bytes within this time.
 const FIRST_BYTES: Duration = Duration::from_secs(1);
@@ -64,6 +65,8 @@ pub(super) struct Exchange {
     /// Says when the gateway stops: what would last is ended then.
     pub(super) stopping: ShutdownWatch,
     is_streaming: bool,
+    /// When the client heard of us last; before that, when it began to wait.
+    said: Instant,
     /// The answers to the messages of a batch, until they go out together.
     gathered: Option<Vec<Bytes>>,
     _in_flight: InFlight,
@@ -120,16 +123,18 @@ impl Exchange {
             session.set_keepalive(Some(snapshot.keep_alive().as_secs().max(1)));
         }
         let peer = session.client_addr().map(ToString::to_string);
+        let started = Instant::now();
         Some(Exchange {
             session,
             snapshot,
             id: RequestId::next(),
-            started: Instant::now(),
+            started,
             facts: Facts { peer, ..Facts::default() },
             origin: None,
             may_stream: false,
             stopping: stopping.clone(),
             is_streaming: false,
+            said: started,
             gathered: None,
             _in_flight: metrics.begin(),
         })
@@ -158,17 +163,36 @@ impl Exchange {
         }
         loop {
             let shows_life = self.may_stream || self.is_streaming;
-            let pause = if self.is_streaming { KEEP_ALIVE } else { FIRST_BYTES };
+            let due = self.said + if self.is_streaming { KEEP_ALIVE } else { FIRST_BYTES };
             tokio::select! {
                 biased;
                 done = &mut work => return Ok(done),
                 // Also resolves when the client sends what it must not send now: then it is over as well.
                 _ = self.session.read_body_or_idle(true) => return Err(Gone),
-                () = sleep(pause), if shows_life => {}
+                () = sleep_until(due), if shows_life => {}
             }
             self.begin_stream(None).await?;
             self.write(Bytes::from_static(sse::COMMENT)).await?;
         }
+    }
+
+    /// To be called where something came for the client and nothing of it is passed on: an upstream that never pauses
+    /// must not keep us from noticing that the client left, nor the client from signs of life.
+    pub(super) async fn look(&mut self) -> Result<(), Gone> {
+        // The budget of this turn may be used up by the upstream; that must not look like a client that is there.
+        let has_left = glance(pin!(unconstrained(self.session.read_body_or_idle(true)))).await.is_some();
+        if has_left {
+            return Err(Gone);
+        }
+        if self.is_streaming && self.said.elapsed() >= KEEP_ALIVE {
+            self.write(Bytes::from_static(sse::COMMENT)).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether an event stream has begun.
+    pub(super) fn is_streaming(&self) -> bool {
+        self.is_streaming
     }
 
     /// Begins an event stream, if none has begun.
@@ -200,7 +224,9 @@ impl Exchange {
     /// Writes a piece of a begun event stream.
     pub(super) async fn write(&mut self, piece: Bytes) -> Result<(), Gone> {
         self.facts.bytes_out += piece.len();
-        self.session.write_response_body(piece, false).await.map_err(|_| Gone)
+        self.session.write_response_body(piece, false).await.map_err(|_| Gone)?;
+        self.said = Instant::now();
+        Ok(())
     }
 
     /// Ends a begun event stream. (That of a batch goes on until [`Exchange::end_batch`].)
@@ -214,6 +240,11 @@ impl Exchange {
     /// Whether answers are gathered for a batch.
     pub(super) fn is_gathering(&self) -> bool {
         self.gathered.is_some()
+    }
+
+    /// What is gathered of the answers to a batch, in bytes.
+    pub(super) fn gathered_bytes(&self) -> usize {
+        self.gathered.iter().flatten().map(Bytes::len).sum()
     }
 
     /// From here on answers are those of a batch.
@@ -249,7 +280,8 @@ impl Exchange {
             gathered.push(message);
             return Ok(());
         }
-        if self.is_streaming || (!self.facts.accepts.json && status.is_success()) {
+        let is_event = !self.facts.accepts.json && (status.is_success() || self.is_gathering());
+        if self.is_streaming || is_event {
             let session = headers.into_iter().find(|(name, _)| *name == SESSION_ID).map(|(_, id)| id);
             self.begin_stream(session).await?;
             self.write(sse::encode(&message)).await?;

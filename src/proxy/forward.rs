@@ -93,8 +93,9 @@ fn body(gateway: &Gateway, route: &Route, received: &Received, ticket: Option<&T
         edits.replace_span(span, serde_json::Value::from(state.as_str()).to_string());
     }
     let is_about_a_call = matches!(received.call.method.name, "notifications/cancelled" | "notifications/progress");
-    if is_about_a_call && received.call.era == Era::Legacy {
-        // Without sessions, all clients of an upstream share one space of ids: this could hit anybody's call.
+    if is_about_a_call {
+        // Without sessions, as always in the newer era, all clients of an upstream share one space of ids: this could hit
+        // anybody's call. (There a call is cancelled by closing the stream of its answer.)
         let session = received.session.as_ref()?;
         if let Some(named) = whole().get("params").and_then(|params| params.get("requestId"))
             && let Some(ours) = Id::of(named).and_then(|id| gateway.ids.known_as(&route.name, &session.id, &id))

@@ -111,7 +111,7 @@ impl Receiver<'_> {
         };
         match jsonrpc::parse(&body, limits) {
             Ok(message) => self.one(exchange, body, message, &mirrored).map(Box::new).map(Incoming::One),
-            Err(error) if error.fault == jsonrpc::Fault::Batch && self.takes_batches(exchange) => {
+            Err(error) if error.fault == jsonrpc::Fault::Batch && self.takes_batches(exchange, &mirrored) => {
                 self.batch(exchange, &body, limits, &mirrored).map(Incoming::Batch)
             }
             Err(error) => Err(unreadable(&error)),
@@ -133,15 +133,21 @@ impl Receiver<'_> {
         }
         let state = self.state(&body, &call)?;
         let parameters = self.parameters(&exchange.session.req_header().headers, &body, &call)?;
+        if call.method.verb == Verb::Listen && !exchange.facts.accepts.stream {
+            let why = "a subscription is a stream: Accept must allow text/event-stream";
+            return Err(Refusal::error(Code::Accept, call.id.as_ref(), why));
+        }
         exchange.may_stream = exchange.facts.accepts.stream && call.method.verb == Verb::CallTool;
         let received = Received { call, body, session, resume: None, state, parameters };
         received.note(exchange);
         Ok(received)
     }
 
-    fn takes_batches(&self, exchange: &Exchange) -> bool {
+    fn takes_batches(&self, exchange: &Exchange, mirrored: &MirroredHeaders) -> bool {
         let headers = &exchange.session.req_header().headers;
-        self.open_session(headers).flatten().is_some_and(|session| session.version == BATCHES)
+        // That revision has no such header; whoever sends it means its own.
+        let is_of_it = mirrored.version.as_deref().is_none_or(|version| version == BATCHES);
+        is_of_it && self.open_session(headers).flatten().is_some_and(|session| session.version == BATCHES)
     }
 
     /// MCP 2025-03-26, Streamable HTTP, "Sending Messages to the Server". `initialize` has no place in a batch.
@@ -194,11 +200,12 @@ impl Receiver<'_> {
     /// The place that `Last-Event-ID` names. One of another session, or of nobody's, takes up nothing.
     fn resume(&self, exchange: &Exchange, session: Option<&Session>) -> Result<Option<EventId>, Refusal> {
         let mut sent = exchange.session.req_header().headers.get_all("last-event-id").iter();
-        let Some(sealed) = sent.next().filter(|id| !id.is_empty()) else {
+        let (first, is_only_one) = (sent.next(), sent.next().is_none());
+        let Some(sealed) = first.filter(|id| !(id.is_empty() && is_only_one)) else {
             return Ok(None);
         };
         let session = session.map(|session| &session.id);
-        let place = self.gateway.seal.open_event_id(sealed, session, self.scope).filter(|_| sent.next().is_none());
+        let place = self.gateway.seal.open_event_id(sealed, session, self.scope).filter(|_| is_only_one);
         let unknown = || Refusal::http(Code::EventId, "Last-Event-ID names no event of this session; leave it out");
         place.map(Some).ok_or_else(unknown)
     }

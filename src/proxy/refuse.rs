@@ -251,6 +251,10 @@ pub(super) async fn answer(exchange: &mut Exchange, Refusal(refusal): Refusal) -
 }
 
 async fn write(exchange: &mut Exchange, refusal: &Parts) -> Result<(), Gone> {
+    if refusal.id.is_none() && exchange.is_streaming() && !exchange.is_gathering() {
+        // The stream of a session: nothing was asked that this could be the answer to.
+        return exchange.end_stream().await;
+    }
     let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::with_capacity(2);
     headers.extend(refusal.challenge.clone().map(|value| (WWW_AUTHENTICATE, value)));
     headers.extend(refusal.allow.map(|methods| (ALLOW, HeaderValue::from_static(methods))));

@@ -17,10 +17,11 @@ use crate::jsonrpc::{self, Edits, Id, Limits, Message, Node, Response, Span};
 use crate::mcp::{self, Abilities, Era, Listing, Method, Verb};
 use crate::policy::Object;
 use crate::snapshot::Route;
-use crate::upstream::{Answer, Error, Pending, Scope};
+use crate::upstream::{Answer, Error, Pending, Scope, Session};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// JSON values in one answer; its size is limited on its own.
 const MAX_NODES: usize = 4_000_000;
@@ -39,10 +40,14 @@ pub(super) async fn pass_on(
 ) -> Result<Outcome, End> {
     let Sent { answer, ticket } = sent;
     let pending = pending(received, ticket.as_ref());
-    let reply = Reply { gateway, route, principal, received, pending, ticket: Mutex::new(ticket) };
+    let ticket = Mutex::new(ticket);
+    let reply = Reply { gateway, route, principal, received, pending, ticket, has_warned: AtomicBool::new(false) };
     let Some(answer) = answer else {
         return reply.accepted(exchange).await;
     };
+    if reply.is_legacy() && !answer.session.as_ref().is_none_or(Session::is_id) {
+        return Err(reply.failed(&Error::Malformed("a session id that clients cannot send back".into())));
+    }
     let verb = received.call.method.verb;
     match (verb, answer.status, kind(&answer)) {
         (Verb::EndSession, ..) => reply.session_ended(exchange, answer).await,
@@ -78,6 +83,8 @@ pub(super) struct Reply<'a> {
     pub(super) pending: Option<Pending>,
     /// Of its id, until that answer has come.
     ticket: Mutex<Option<Ticket>>,
+    /// Whether the log says already that something was not passed on.
+    has_warned: AtomicBool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,6 +124,9 @@ impl Reply<'_> {
         self.gateway.metrics.upstream_error(&self.route.name, Error::Status(0).code());
         let id = self.received.call.id.as_ref();
         let is_missing = status == StatusCode::NOT_FOUND && self.is_legacy();
+        if self.is_lost_session(status, &text) {
+            return Err(Refusal::error(Code::Session, id, "unknown session; initialize a new one").into());
+        }
         match jsonrpc::parse_answer(&text, self.limits(exchange)) {
             Ok(Message::Response(response)) if response.id.is_none() || self.is_awaited(response.id.as_ref()) => {
                 let text = self.with_their_id(text, &response);
@@ -132,6 +142,19 @@ impl Reply<'_> {
                 Err(if is_missing { refusal } else { refusal.status(status) }.into())
             }
         }
+    }
+
+    /// A session that the upstream knew once and now complains of with 400, as many servers do after a restart. Clients
+    /// begin a new one after 404 only, which is what it means (MCP, Streamable HTTP, "Session Management").
+    fn is_lost_session(&self, status: StatusCode, text: &[u8]) -> bool {
+        const MAX_COMPLAINT: usize = 4096;
+        if status != StatusCode::BAD_REQUEST || self.received.session.is_none() || text.len() > MAX_COMPLAINT {
+            return false;
+        }
+        // Not always an answer in form: some leave out the id.
+        let said: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
+        let message = said.pointer("/error/message").and_then(serde_json::Value::as_str).unwrap_or_default();
+        message.to_ascii_lowercase().contains("session id")
     }
 
     /// Writes the one message that ends the exchange.
@@ -335,8 +358,8 @@ impl Reply<'_> {
         let agreed = result.and_then(|result| result.get("protocolVersion")).and_then(Node::as_str);
         let version = mcp::SUPPORTED.into_iter().find(|version| agreed.as_deref() == Some(version));
         let (version, abilities) = match known {
+            _ if is_opening => (version?, Abilities::declared(&self.received.body)),
             Some(session) => (session.version, session.abilities),
-            None if is_opening => (version?, Abilities::declared(&self.received.body)),
             // A server that gives sessions at any time: what was agreed on is not known.
             None => (mcp::LATEST_LEGACY, Abilities::default()),
         };
@@ -348,9 +371,11 @@ impl Reply<'_> {
         Some((SESSION_ID, self.news(id?, None)?))
     }
 
-    /// Counts a message of the upstream that is not passed on.
+    /// Counts a message of the upstream that is not passed on. The log hears of the first: its disk is not the upstream's to fill.
     pub(super) fn count_dropped(&self, reason: &'static str) {
-        tracing::warn!(upstream = %self.route.name, reason, "a message of the upstream was not passed on");
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(upstream = %self.route.name, reason, "a message of the upstream was not passed on");
+        }
         self.gateway.metrics.dropped_message(&self.route.name, reason);
     }
 

@@ -21,6 +21,8 @@ use std::time::Duration;
 const LAST_CHUNK: Duration = Duration::from_millis(20);
 /// What has come goes out in writes of about this size, in bytes.
 const MAX_WRITE: usize = 64 * 1024;
+/// How long a server may make its clients wait before they come back, in milliseconds. Some take much larger numbers for none.
+const LONGEST_RETRY: u64 = 60 * 60 * 1000;
 const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// Passes the stream on.
@@ -95,18 +97,38 @@ impl Pump<'_> {
                     }
                 }
                 Next::Read(Ok(None)) => return self.ended(exchange, answer, out).await,
-                Next::Read(Err(error)) => return self.broken(exchange, &error).await,
+                Next::Read(Err(error)) => {
+                    self.put_rest(exchange, out).await?;
+                    return self.broken(exchange, &error).await;
+                }
                 Next::Changed => match self.welcome.as_mut().map(|welcome| welcome.look_again(self.reply)) {
                     Some(Some(news)) => out.extend_from_slice(&news),
                     _ => return self.closed(exchange, answer).await,
                 },
                 Next::Due => self.coalesced.flush(&mut out),
-                Next::Ending => return self.closed(exchange, answer).await,
+                Next::Ending => {
+                    self.put_rest(exchange, out).await?;
+                    return self.closed(exchange, answer).await;
+                }
             }
-            if self.writes_events && !out.is_empty() {
-                exchange.write(out.freeze()).await?;
-            }
+            self.put(exchange, out).await?;
         }
+    }
+
+    /// Sends what there is to send.
+    async fn put(&self, exchange: &mut Exchange, out: BytesMut) -> Result<(), End> {
+        if self.writes_events && !out.is_empty() {
+            exchange.write(out.freeze()).await?;
+        } else {
+            exchange.look().await?;
+        }
+        Ok(())
+    }
+
+    /// The same at the end of the stream: what was held back goes with it.
+    async fn put_rest(&mut self, exchange: &mut Exchange, mut out: BytesMut) -> Result<(), End> {
+        self.coalesced.flush(&mut out);
+        self.put(exchange, out).await
     }
 
     /// Another piece that has come already, to go out in the same write.
@@ -152,10 +174,26 @@ impl Pump<'_> {
     /// What one event means: the answer that ends the stream is returned, what is to be passed on is added to `out`,
     /// everything else dropped.
     fn sort(&mut self, exchange: &Exchange, event: sse::Event, out: &mut BytesMut) -> Option<Bytes> {
-        let place = self.place(&event);
+        let (place, before) = (self.place(&event), out.len());
+        let last = self.sort_at(&place, exchange, event, out);
+        if out.len() > before
+            && let Some(id) = &place.id
+        {
+            self.is_resumable = !id.is_empty();
+        }
+        last
+    }
+
+    fn sort_at(
+        &mut self,
+        place: &sse::Place,
+        exchange: &Exchange,
+        event: sse::Event,
+        out: &mut BytesMut,
+    ) -> Option<Bytes> {
         if !event.is_message() || event.data.is_empty() {
-            if place != sse::Place::default() {
-                sse::write(out, b"", &place);
+            if *place != sse::Place::default() {
+                sse::write(out, b"", place);
             }
             return None;
         }
@@ -166,16 +204,19 @@ impl Pump<'_> {
                 if is_end && !self.writes_events {
                     return Some(message);
                 }
-                sse::write(out, &message, &place);
+                if is_end {
+                    self.coalesced.flush(out);
+                }
+                sse::write(out, &message, place);
                 is_end.then(Bytes::new)
             }
             Ok(Message::Notification(told)) => {
-                self.notify(exchange, &event.data, &told, &place, out);
+                self.notify(exchange, &event.data, &told, place, out);
                 None
             }
             Ok(Message::Request(asked)) => {
                 if self.reply.may_ask(exchange, &asked) {
-                    sse::write(out, &event.data, &place);
+                    sse::write(out, &event.data, place);
                 }
                 None
             }
@@ -190,18 +231,21 @@ impl Pump<'_> {
         }
     }
 
-    /// The event's place in the stream, as the client gets to see it. The newer era has none.
-    fn place(&mut self, event: &sse::Event) -> sse::Place {
+    /// The event's place in the stream, as the client gets to see it. The newer era has none. An empty id stays empty: it
+    /// makes the client forget the last one.
+    fn place(&self, event: &sse::Event) -> sse::Place {
         if !self.reply.is_legacy() {
             return sse::Place::default();
         }
-        let id = event.id.as_ref().map(|id| {
-            self.is_resumable = true;
+        let id = event.id.as_ref().filter(|id| EventId::can_come_back(id)).map(|id| {
+            if id.is_empty() {
+                return String::new();
+            }
             let event = EventId { id: id.clone(), call: self.reply.pending.clone() };
             let session = self.reply.received.session.as_ref().map(|session| &session.id);
             self.reply.gateway.seal.event_id(&event, session, self.reply.scope())
         });
-        sse::Place { id, retry_ms: event.retry_ms }
+        sse::Place { id, retry_ms: event.retry_ms.map(|ms| ms.min(LONGEST_RETRY)) }
     }
 
     fn notify(
@@ -272,12 +316,9 @@ impl Pump<'_> {
         if let Some(last) = rest.and_then(|event| self.sort(exchange, event, &mut out)) {
             return self.conclude(exchange, answer, out, last).await;
         }
-        self.coalesced.flush(&mut out);
         answer.release().await;
         if self.may_end() {
-            if self.writes_events && !out.is_empty() {
-                exchange.write(out.freeze()).await?;
-            }
+            self.put_rest(exchange, out).await?;
             exchange.end_stream().await?;
             return Ok(Outcome::Completed);
         }

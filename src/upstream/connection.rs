@@ -51,7 +51,7 @@ pub struct Answer {
     pub status: StatusCode,
     /// `Content-Type`, as sent.
     pub content_type: Option<HeaderValue>,
-    /// `Mcp-Session-Id`, as sent.
+    /// `Mcp-Session-Id`, as sent; an empty one is none.
     pub session: Option<HeaderValue>,
     /// Boxed: an answer is handed from step to step, and is waited for long.
     session_http: Box<Lease>,
@@ -196,7 +196,8 @@ impl Send<'_> {
     fn answer(&self, session_http: Box<Lease>, deadline: Option<Instant>) -> Answer {
         let (status, content_type, session) = match session_http.response_header() {
             Some(head) => {
-                (head.status, head.headers.get(CONTENT_TYPE).cloned(), head.headers.get("mcp-session-id").cloned())
+                let session = head.headers.get("mcp-session-id").filter(|id| !id.is_empty());
+                (head.status, head.headers.get(CONTENT_TYPE).cloned(), session.cloned())
             }
             None => (StatusCode::BAD_GATEWAY, None, None),
         };

@@ -32,6 +32,15 @@ pub struct Pending {
 
 /// The longest `Last-Event-ID` that is looked at, in bytes.
 const MAX_SEALED: usize = 8192;
+/// The longest id of an upstream's that is sealed, in bytes. Heads are limited on every hop, and this one has to go back.
+const LONGEST: usize = 1024;
+
+impl EventId {
+    /// Whether an upstream's `id` can come back to it in a header.
+    pub fn can_come_back(id: &str) -> bool {
+        id.len() <= LONGEST && HeaderValue::from_str(id).is_ok()
+    }
+}
 
 impl Seal {
     /// `event` of the session `session` (its upstream id), as the client gets to see it.

@@ -34,10 +34,20 @@ pub struct Sessions {
     ended: DashMap<[u8; 32], i64>,
 }
 
+/// The longest id of an upstream's, in bytes.
+const LONGEST: usize = 2048;
 /// The longest sealed id that is looked at, in bytes.
 const MAX_SEALED: usize = 4096;
 /// A session lasts this long at most; then it is unknown, and the client begins another. Bounds what is kept of ended ones.
 const LIFETIME_SECONDS: i64 = 30 * 24 * 60 * 60;
+
+impl Session {
+    /// Whether an upstream's `id` is one: visible ASCII (MCP, Streamable HTTP, "Session Management"), and short enough
+    /// to come back sealed.
+    pub fn is_id(id: &HeaderValue) -> bool {
+        (1..=LONGEST).contains(&id.len()) && id.as_bytes().iter().all(u8::is_ascii_graphic)
+    }
+}
 
 impl Sessions {
     /// Sealed with `seal`; ended ones are remembered in `store`.

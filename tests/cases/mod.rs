@@ -12,9 +12,12 @@ mod lists;
 mod metrics;
 mod policy;
 mod reload;
+mod resume;
 mod schema;
 mod secrets;
 mod sessions;
+mod streams;
+mod timeouts;
 mod tls;
 
 use crate::support::PATIENCE;

@@ -193,6 +193,18 @@ impl Connection {
         drop(self.reader.get_mut().shutdown(Shutdown::Write));
     }
 
+    /// Leaves without a word: the peer gets a reset (RST), not an end.
+    pub(crate) fn reset(self) {
+        let Socket::Tcp(stream) = self.reader.into_inner() else {
+            panic!("only TCP has resets");
+        };
+        stream.set_nonblocking(true).expect("it is open");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+        let _inside = runtime.enter();
+        let stream = tokio::net::TcpStream::from_std(stream).expect("a runtime is there");
+        stream.set_zero_linger().expect("it is open");
+    }
+
     /// Reads one response whole.
     #[track_caller]
     pub(crate) fn response(&mut self) -> Response {

@@ -189,6 +189,11 @@ impl Recorder {
         self.shared.log().connections.len()
     }
 
+    /// How many connections are open.
+    pub(crate) fn n_open(&self) -> usize {
+        self.shared.log().connections.iter().filter(|(_, is_open)| *is_open).count()
+    }
+
     /// Whether this connection was opened and is still open.
     pub(crate) fn is_open(&self, connection: usize) -> bool {
         self.shared.log().connections.get(connection).is_some_and(|(_, is_open)| *is_open)

@@ -23,6 +23,8 @@ enum Body {
     Chunks(Vec<Vec<u8>>),
     /// Chunked, as the test feeds it.
     Fed(Receiver<Fed>),
+    /// Chunked, the same piece again and again, as fast as it is taken, until the peer leaves.
+    Endless(Vec<u8>),
     /// No head, no framing: these bytes, each flushed on its own.
     Raw(Vec<Vec<u8>>),
 }
@@ -86,6 +88,13 @@ impl Reply {
         let (sender, receiver) = mpsc::channel();
         let reply = Reply { status: 200, headers: Vec::new(), body: Body::Fed(receiver), after: After::KeepAlive };
         (reply.header("Content-Type", "text/event-stream"), Feed(sender))
+    }
+
+    /// A stream of this piece again and again, as fast as it is taken, until the peer leaves.
+    pub(crate) fn sse_endless(piece: impl Into<Vec<u8>>) -> Reply {
+        let body = Body::Endless(piece.into());
+        Reply { status: 200, headers: Vec::new(), body, after: After::Close }
+            .header("Content-Type", "text/event-stream")
     }
 
     /// Bytes as they are, then the connection is closed.
@@ -167,6 +176,10 @@ impl Reply {
                     to.write_all(&wire::chunk(b""))?;
                 }
             }
+            Body::Endless(piece) => {
+                to.write_all(&head)?;
+                write_each(to, std::iter::repeat_with(|| wire::chunk(&piece)))?;
+            }
             Body::Fed(pieces) => {
                 to.write_all(&head)?;
                 is_cut = !write_fed(to, &pieces)?;
@@ -184,7 +197,9 @@ impl Reply {
         let framing = match &self.body {
             Body::Whole(_) if self.status == 204 => None,
             Body::Whole(body) => Some(("Content-Length".to_owned(), body.len().to_string())),
-            Body::Chunks(_) | Body::Fed(_) => Some(("Transfer-Encoding".to_owned(), "chunked".to_owned())),
+            Body::Chunks(_) | Body::Fed(_) | Body::Endless(_) => {
+                Some(("Transfer-Encoding".to_owned(), "chunked".to_owned()))
+            }
             Body::Raw(_) => None,
         };
         for (name, value) in self.headers.iter().chain(&framing) {

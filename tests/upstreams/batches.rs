@@ -127,3 +127,65 @@ fn every_other_session_and_every_broken_batch_is_refused_whole() {
     recorder.assert_untouched(mark);
     assert_eq!(answers(&old, &json!([call(1, "echo")]), "application/json")[0]["id"], 1);
 }
+
+#[test]
+fn a_failure_in_a_batch_is_one_of_its_events_for_who_takes_only_those() {
+    let recorder = server();
+    let gateway =
+        Gateway::start(&format!("upstreams: {{ up: {{ http: {{ url: \"{}\" }} }} }}\n{EVERYTHING}", recorder.url()));
+    gateway.wait_until_asked("up");
+    let agent = in_session(&gateway, "2025-03-26");
+    recorder.answer_next(Reply::new(400, ""));
+
+    let answers = answers(&agent, &json!([call(1, "echo"), call(2, "echo")]), "text/event-stream");
+
+    assert_eq!(answers[0]["error"]["data"]["code"], "upstream.status");
+    assert_eq!((&answers[1]["id"], answers.len()), (&json!(2), 2));
+}
+
+#[test]
+fn the_answers_of_a_batch_take_no_more_memory_than_one_may() {
+    let recorder = server();
+    let gateway = Gateway::start(&format!(
+        "limits: {{ answer: 64KiB }}\nupstreams: {{ up: {{ http: {{ url: \"{}\" }} }} }}\n{EVERYTHING}",
+        recorder.url()
+    ));
+    gateway.wait_until_asked("up");
+    let agent = in_session(&gateway, "2025-03-26");
+    let result = json!({ "content": [{ "type": "text", "text": "x".repeat(40_000) }] });
+    recorder.answer_with(move |request| Reply::result(request, &result));
+    let batch = json!((0..5).map(|n| call(n, "echo")).collect::<Vec<Value>>());
+    let mark = recorder.mark();
+
+    let whole = answers(&agent, &batch, "application/json");
+
+    let codes: Vec<&Value> = whole.iter().map(|answer| &answer["error"]["data"]["code"]).collect();
+    let refused = json!("jsonrpc.batch");
+    assert_eq!(codes, [&Value::Null, &Value::Null, &refused, &refused, &refused]);
+    assert_eq!(recorder.requests_since(mark).len(), 2, "what has no room for its answer is not sent");
+    // Events go out one by one, and need no room.
+    let events = answers(&agent, &batch, "application/json, text/event-stream");
+    assert!(events.iter().all(|answer| answer["result"].is_object()), "{events:?}");
+    assert_eq!(events.len(), 5);
+}
+
+#[test]
+fn a_request_of_another_revision_makes_no_batch_by_naming_an_old_session() {
+    let recorder = server();
+    let gateway =
+        Gateway::start(&format!("upstreams: {{ up: {{ http: {{ url: \"{}\" }} }} }}\n{EVERYTHING}", recorder.url()));
+    gateway.wait_until_asked("up");
+    let old = in_session(&gateway, "2025-03-26");
+    let batch = json!([call(1, "echo")]).to_string();
+    let mark = recorder.mark();
+
+    for revision in ["2026-07-28", "2025-11-25", "2025-06-18"] {
+        let request = old.bare("POST").header("Content-Type", "application/json").body(batch.clone());
+        let refused = old.send(&request.header("MCP-Protocol-Version", revision), None);
+        assert_eq!((refused.status(), code(&refused)), (400, "jsonrpc.batch"), "{revision}");
+    }
+    recorder.assert_untouched(mark);
+    let request = old.bare("POST").header("Content-Type", "application/json").body(batch);
+    let good = request.header("MCP-Protocol-Version", "2025-03-26").send(old.address);
+    assert_eq!(good.status, 200);
+}

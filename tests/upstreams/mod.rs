@@ -3,6 +3,7 @@
 mod asks;
 mod batches;
 mod failures;
+mod hostile;
 mod http;
 mod http2;
 mod ids;
