@@ -13,9 +13,12 @@ fn a_stream_ends_with_the_token_it_was_opened_with() {
     let open = |token: String| {
         let (reply, feed) = Reply::sse_fed();
         gate.recorder.answer_next(reply);
-        (Agent::new(gate.gateway.agent, "up", token).stream(None), feed)
+        let mark = gate.recorder.mark();
+        let connection = Agent::new(gate.gateway.agent, "up", token).stream(None);
+        gate.recorder.wait_for_requests(mark, 1);
+        (connection, feed)
     };
-    let short = issuer.token(&gate.gateway.url("up"), &json!({ "exp": now() + 3 }));
+    let short = issuer.token(&gate.gateway.url("up"), &json!({ "exp": now() + 5 }));
     let (mut short, _fed) = open(short);
     let (mut long, feed) = open(token(&gate, &issuer));
     let (mut short, mut long) = (short.streaming(), long.streaming());
