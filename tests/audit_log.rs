@@ -307,7 +307,9 @@ fn every_message_leaves_a_decision_and_how_it_ended_whatever_way_it_came() {
     let told = json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" });
     let answered = json!({ "jsonrpc": "2.0", "id": 7, "result": {} });
 
-    agent.post(json!([call(1, "echo"), call(2, "danger"), told, answered]).to_string());
+    let batch = json!([call(1, "echo"), call(2, "danger"), told, answered]).to_string();
+    let batch = agent.bare("POST").header("Content-Type", "application/json").body(batch).send(agent.address);
+    assert_eq!(batch.json().as_array().map(Vec::len), Some(2), "{}", batch.text());
     agent.post(call(3, "danger").to_string());
     agent.post(answered.to_string());
     assert_eq!(agent.stream(None).response().status, 200);
