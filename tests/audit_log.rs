@@ -290,3 +290,45 @@ fn hostile_names_stay_one_line_of_plain_ascii() {
     }
     gateway.cli(&["audit", "verify"]).success();
 }
+
+#[test]
+fn every_message_leaves_a_decision_and_how_it_ended_whatever_way_it_came() {
+    let recorder = Recorder::start();
+    recorder.answer_with(|request: &Recorded| match (request.method.as_str(), request.rpc_method().as_str()) {
+        ("GET", _) => Reply::sse(&[]),
+        ("DELETE", _) => Reply::new(200, ""),
+        (_, "initialize") => Reply::mcp(request).header("Mcp-Session-Id", "theirs"),
+        (_, "") => Reply::new(202, ""),
+        _ => Reply::mcp(request),
+    });
+    let gateway = Gateway::in_front_of(&recorder, RULES);
+    gateway.wait_until_asked("up");
+    let mut agent = gateway.agent("alice", "up").of_revision("2025-03-26");
+    agent.initialize();
+    let call = |id: u64, tool: &str| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": tool, "arguments": {} } });
+    let told = json!({ "jsonrpc": "2.0", "method": "notifications/roots/list_changed" });
+    let answered = json!({ "jsonrpc": "2.0", "id": 7, "result": {} });
+
+    let batch = json!([call(1, "echo"), call(2, "danger"), told, answered]).to_string();
+    let batch = agent.bare("POST").header("Content-Type", "application/json").body(batch).send(agent.address);
+    assert_eq!(batch.json().as_array().map(Vec::len), Some(2), "{}", batch.text());
+    agent.post(call(3, "danger").to_string());
+    agent.post(answered.to_string());
+    assert_eq!(agent.stream(None).response().status, 200);
+    assert_eq!(agent.end_session().status(), 204);
+
+    let seen = |event: &str| {
+        let all = gateway.audit().into_iter().filter(|record| record["event"] == event);
+        all.map(|record| format!("{} {} {}", record["request"], record["method"], record["object"])).collect::<Vec<_>>()
+    };
+    let n_messages = 2 + 4 + 4;
+    wait_for("all the results", || seen("result").len() >= n_messages);
+    let (mut decisions, mut results) = (seen("decision"), seen("result"));
+    decisions.sort();
+    results.sort();
+    assert_eq!(decisions, results);
+    assert_eq!(decisions.len(), n_messages, "{decisions:#?}");
+    for method in ["(stream)", "(end of session)", "(answer)", "notifications/roots/list_changed", "tools/call"] {
+        assert!(decisions.iter().any(|line| line.contains(method)), "{method} in {decisions:#?}");
+    }
+}

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// JSON values in one answer; its size is limited on its own.
 const MAX_NODES: usize = 4_000_000;
@@ -176,10 +177,9 @@ impl Reply<'_> {
 
 impl Reply<'_> {
     /// A notification is acknowledged with 202 and nothing else (MCP, Streamable HTTP, "Sending Messages to the Server").
-    async fn acknowledge(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
+    async fn acknowledge(&self, exchange: &mut Exchange, answer: Answer) -> Result<Outcome, End> {
         let status = answer.status;
-        self.drain(exchange, &mut answer).await?;
-        answer.release().await;
+        self.drain(exchange, answer).await?;
         if status.is_success() {
             return self.accepted(exchange).await;
         }
@@ -198,10 +198,9 @@ impl Reply<'_> {
 
     /// The upstream has no stream to give: 405, whatever it said (MCP, Streamable HTTP, "Listening for Messages from
     /// the Server"); clients take any other status for a failure, and some take 404 for the loss of everything.
-    async fn no_stream(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
+    async fn no_stream(&self, exchange: &mut Exchange, answer: Answer) -> Result<Outcome, End> {
         let status = answer.status;
-        self.drain(exchange, &mut answer).await?;
-        answer.release().await;
+        self.drain(exchange, answer).await?;
         match status {
             StatusCode::NOT_FOUND if self.received.session.is_some() => {
                 Err(Refusal::http(Code::Session, "unknown session; initialize a new one").into())
@@ -221,10 +220,9 @@ impl Reply<'_> {
     }
 
     /// A session that the upstream ended, or no longer knew, is over here as well.
-    async fn session_ended(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<Outcome, End> {
+    async fn session_ended(&self, exchange: &mut Exchange, answer: Answer) -> Result<Outcome, End> {
         let status = answer.status;
-        self.drain(exchange, &mut answer).await?;
-        answer.release().await;
+        self.drain(exchange, answer).await?;
         let is_unknown = status == StatusCode::NOT_FOUND;
         if (status.is_success() || is_unknown)
             && let Some(session) = &self.received.session
@@ -246,11 +244,17 @@ impl Reply<'_> {
         }
     }
 
-    /// What an answer says whose status is all that matters.
-    async fn drain(&self, exchange: &mut Exchange, answer: &mut Answer) -> Result<(), End> {
+    /// What an answer says whose status is all that matters. Its end keeps the connection, and is not waited for long:
+    /// some servers answer with a stream that has none.
+    async fn drain(&self, exchange: &mut Exchange, mut answer: Answer) -> Result<(), End> {
         const MAX_IGNORED: usize = 64 * 1024;
-        let drained = exchange.while_there(answer.read_all(MAX_IGNORED)).await?;
-        drained.map(drop).map_err(|error| self.failed(&error))
+        const LAST_BYTES: Duration = Duration::from_millis(200);
+        let drained = exchange.while_there(tokio::time::timeout(LAST_BYTES, answer.read_all(MAX_IGNORED))).await?;
+        match drained {
+            Ok(Ok(_)) => answer.release().await,
+            _ => answer.cut().await,
+        }
+        Ok(())
     }
 }
 

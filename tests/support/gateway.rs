@@ -207,7 +207,10 @@ impl Gateway {
     pub(crate) fn audit(&self) -> Vec<Value> {
         let parse =
             |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in audit record {line}"));
-        self.audit_text().lines().map(parse).collect()
+        let text = self.audit_text();
+        // A line that is just being written is not there yet.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(parse).collect()
     }
 
     /// The audit log as it stands on the disk.

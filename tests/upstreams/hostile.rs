@@ -299,3 +299,19 @@ fn a_subscription_is_not_begun_for_who_takes_no_stream() {
     let _feed = get_stream(&recorder);
     assert_eq!(agent.open(&request).streaming().status, 200);
 }
+
+#[test]
+fn a_notification_is_acknowledged_also_by_a_server_that_answers_with_a_stream_without_end() {
+    let recorder = server();
+    let gateway = in_front_of(&recorder);
+    let agent = initialized(&gateway);
+    let mark = recorder.mark();
+    recorder.answer_next(Reply::sse_raw(vec![b": hello\n\n".to_vec()]).then_hang());
+
+    let accepted = agent.notify("notifications/roots/list_changed", json!({}));
+
+    assert_eq!((accepted.status(), accepted.response.body.len()), (202, 0));
+    recorder.wait_until_closed(recorder.requests_since(mark)[0].connection);
+    recorder.answer_next(Reply::sse_raw(vec![b": hello\n\n".to_vec()]).then_hang());
+    assert_eq!(agent.end_session().status(), 204);
+}

@@ -5,6 +5,7 @@ use crate::support::agent::Agent;
 use crate::support::gateway::Gateway;
 use crate::support::recorder::{Recorded, Recorder};
 use crate::support::reply::Reply;
+use crate::support::sdk::Peer;
 use serde_json::{Value, json};
 use std::sync::{Arc, Barrier};
 
@@ -125,4 +126,34 @@ fn equal_ids_at_once_never_cross() {
             .collect();
         workers.into_iter().for_each(|worker| worker.join().expect("nothing crossed"));
     }
+}
+
+/// The same at a server on the official SDK, which keeps the streams of a session apart by the ids of its requests: 500
+/// calls, four at a time, two of them in one session.
+#[test]
+fn equal_ids_at_once_never_cross_at_a_real_server() {
+    let peer = Peer::fixture();
+    let gateway = Gateway::start(&config(&[("up", format!("url: \"{}\"", peer.url))]));
+    gateway.wait_until_asked("up");
+    let agents = [initialized(&gateway), initialized(&gateway)];
+    assert!(agents.iter().all(|agent| agent.session.is_some()), "this server has sessions");
+    let (threads, rounds) = (4, 125);
+    let barrier = Barrier::new(threads);
+
+    std::thread::scope(|scope| {
+        for worker in 0..threads {
+            let (agent, barrier) = (&agents[worker % 2], &barrier);
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let n = worker * rounds + round;
+                    let params = json!({ "name": "add", "arguments": { "a": n, "b": 0 } });
+                    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+                    barrier.wait();
+                    let answer = agent.post(body.to_string());
+                    assert_eq!(answer.message["id"], 1);
+                    assert_eq!(answer.result()["content"][0]["text"], n.to_string(), "crossed");
+                }
+            });
+        }
+    });
 }
