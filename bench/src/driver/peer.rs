@@ -85,7 +85,11 @@ impl Peer {
                 (vec![program, address.to_string(), upstream.to_string()], "/mcp", None)
             }
         };
-        let command = [prefix, &command].concat();
+        let command = match kind {
+            // The gateway does without huge pages (`src/cli/serve.rs`); so shall what it is compared with.
+            Kind::Bare => [&["env".to_owned(), "MIMALLOC_ALLOW_THP=0".to_owned()], prefix, &command].concat(),
+            _ => [prefix, &command].concat(),
+        };
         let mut process = Running::start(kind.name(), command, cpu, &dir.join("log"))?;
         let said = || format!("its log is {}", dir.join("log").display());
         process.wait_for(address).with_context(said)?;
