@@ -3,6 +3,7 @@
 use super::Listener;
 use super::chunks::{Chunks, Misplaced, Watched};
 use super::head::{self, End, Fault};
+use super::joined::Joined;
 use super::refuse;
 use bytes::BytesMut;
 use pingora::apps::HttpServerApp;
@@ -22,6 +23,7 @@ pub(super) async fn serve<A>(
 ) where
     A: HttpServerApp + Send + Sync + 'static,
 {
+    stream = Joined::stream(stream);
     loop {
         let limit = listener.snapshots.load().config.limits.head.bytes();
         let chunks = match begin(&mut stream, &mut bytes, until, limit).await {

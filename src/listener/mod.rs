@@ -10,6 +10,7 @@ mod chunks;
 mod head;
 mod http1;
 mod http2;
+mod joined;
 mod refuse;
 
 pub use certificate::Certificate;

@@ -13,6 +13,7 @@ use crate::snapshot::Route;
 use crate::upstream::{Answer, Error, Request, Send};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use std::pin::pin;
 
 /// Trace context (W3C) crosses every hop.
 const TRACE: [HeaderName; 3] =
@@ -57,8 +58,7 @@ pub(super) async fn send(
     gateway.metrics.decided_after(exchange.started.elapsed().as_secs_f64());
     drop(permit);
     let sender = Send { upstream: &route.upstream, shared: &gateway.shared };
-    // Boxed: connecting takes a large future, which need not be carried along while the answer is awaited and passed on.
-    let answer = exchange.while_there(Box::pin(sender.send(&request))).await?;
+    let answer = exchange.while_there(pin!(sender.send(&request))).await?;
     let answer = answer.map_err(|error| failed(gateway, route, received.call.id.as_ref(), &error))?;
     Ok(Sent { answer: Some(answer), ticket })
 }

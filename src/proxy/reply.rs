@@ -50,13 +50,14 @@ pub(super) async fn pass_on(
         return Err(reply.failed(&Error::Malformed("a session id that clients cannot send back".into())));
     }
     let verb = received.call.method.verb;
+    // Streams are boxed: what they carry along would make every other answer as large.
     match (verb, answer.status, kind(&answer)) {
         (Verb::EndSession, ..) => reply.session_ended(exchange, answer).await,
-        (Verb::Stream, StatusCode::OK, Kind::Stream) => stream::pass_on(&reply, exchange, answer).await,
+        (Verb::Stream, StatusCode::OK, Kind::Stream) => Box::pin(stream::pass_on(&reply, exchange, answer)).await,
         (Verb::Stream, ..) => reply.no_stream(exchange, answer).await,
         _ if received.call.id.is_none() => reply.acknowledge(exchange, answer).await,
         (_, StatusCode::OK, Kind::Json) => reply.whole(exchange, answer).await,
-        (_, StatusCode::OK, Kind::Stream) => stream::pass_on(&reply, exchange, answer).await,
+        (_, StatusCode::OK, Kind::Stream) => Box::pin(stream::pass_on(&reply, exchange, answer)).await,
         (_, StatusCode::OK, Kind::Other) => {
             Err(reply.failed(&Error::Malformed("neither JSON nor an event stream".into())))
         }

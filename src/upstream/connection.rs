@@ -92,7 +92,7 @@ impl Send<'_> {
         loop {
             let (session, is_reused) = self.connect().await?;
             self.shared.metrics.upstream_connection(&self.upstream.name, is_reused);
-            let sent = timeout(limit, self.try_once(path, request, session)).await;
+            let sent = timeout(limit, pin!(self.try_once(path, request, session))).await;
             match sent.map_err(|_| Error::Timeout { what: "answer", limit })? {
                 Ok(session_http) => {
                     let deadline = (!request.is_lasting).then_some(deadline);
@@ -128,7 +128,8 @@ impl Send<'_> {
 
     async fn connect_to(&self, peer: &HttpPeer) -> Result<(Box<Lease>, bool), Error> {
         let limit = self.upstream.dial.connect_limit();
-        let connected = timeout(limit, self.shared.connector.get_http_session(peer)).await;
+        // Boxed: dialling is by far the largest part of a call, and would be moved about with every future around it.
+        let connected = timeout(limit, Box::pin(self.shared.connector.get_http_session(peer))).await;
         let connected = connected.map_err(|_| Error::Timeout { what: "connection", limit })?;
         let lease =
             |session| Lease::new(session, peer.clone(), &self.shared.connector, self.upstream.dial.idle_limit());
