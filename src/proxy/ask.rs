@@ -14,7 +14,36 @@ use crate::upstream::{Request, Send, Session, Shared, Upstream};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+/// What a server may still ask on one stream: so many at once, and then one a second.
+pub(super) struct Allowance {
+    left: u32,
+    since: Instant,
+}
+
+const AT_ONCE: u32 = 100;
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Allowance { left: AT_ONCE, since: Instant::now() }
+    }
+}
+
+impl Allowance {
+    fn take(&mut self) -> bool {
+        let seconds = self.since.elapsed().as_secs();
+        if seconds > 0 {
+            self.since += Duration::from_secs(seconds);
+            self.left = AT_ONCE.min(self.left.saturating_add(u32::try_from(seconds).unwrap_or(AT_ONCE)));
+        }
+        let is_left = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_left
+    }
+}
 
 impl Reply<'_> {
     /// Whether the client is asked. If not, the server is told so.
@@ -22,6 +51,11 @@ impl Reply<'_> {
         if !self.is_legacy() {
             // MCP 2026-07-28 has no requests of servers, and no way to refuse one.
             self.count_dropped("server_request");
+            return false;
+        }
+        if !self.asks.lock().take() {
+            // Each is a record and perhaps a request of ours: not for a server to fill log and pool with.
+            self.count_dropped("server_request_flood");
             return false;
         }
         let refusal = self.refuses(asked);
@@ -82,4 +116,17 @@ fn answer_instead(
             Err(error) => tracing::debug!(upstream = %upstream.name, %error, "a refusal did not reach the server"),
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_asks_a_hundred_at_once_and_then_one_a_second() {
+        let mut asks = Allowance::default();
+        assert_eq!((0..1000).filter(|_| asks.take()).count(), 100);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!((0..1000).filter(|_| asks.take()).count(), 5);
+    }
 }

@@ -5,6 +5,7 @@
 //! ours. Messages that answer nobody's question here are dropped and counted.
 
 use super::Gateway;
+use super::ask::Allowance;
 use super::exchange::{End, Exchange, SESSION_ID};
 use super::forward::{Sent, failed};
 use super::ids::Ticket;
@@ -42,7 +43,8 @@ pub(super) async fn pass_on(
     let Sent { answer, ticket } = sent;
     let pending = pending(received, ticket.as_ref());
     let ticket = Mutex::new(ticket);
-    let reply = Reply { gateway, route, principal, received, pending, ticket, has_warned: AtomicBool::new(false) };
+    let (has_warned, asks) = (AtomicBool::new(false), Mutex::default());
+    let reply = Reply { gateway, route, principal, received, pending, ticket, asks, has_warned };
     let Some(answer) = answer else {
         return reply.accepted(exchange).await;
     };
@@ -85,6 +87,8 @@ pub(super) struct Reply<'a> {
     pub(super) pending: Option<Pending>,
     /// Of its id, until that answer has come.
     ticket: Mutex<Option<Ticket>>,
+    /// What the server may still ask the client in the meantime.
+    pub(super) asks: Mutex<Allowance>,
     /// Whether the log says already that something was not passed on.
     has_warned: AtomicBool,
 }

@@ -95,7 +95,9 @@ fn ten_thousand_messages_that_are_not_passed_on_are_counted_and_fill_no_log() {
     let dropped = |reason: &str| {
         gateway.metric(&format!("portcullis_upstream_messages_dropped_total{{reason=\"{reason}\",upstream=\"up\"}}"))
     };
-    assert_eq!((dropped("server_request"), dropped("malformed")), (10_000.0, 10_000.0));
+    assert_eq!(dropped("server_request") + dropped("server_request_flood"), 10_000.0);
+    assert!(dropped("server_request") <= 150.0, "each is a record and a request of ours");
+    assert_eq!(dropped("malformed"), 10_000.0);
     let n_lines = gateway.log().lines().filter(|line| line.contains("not passed on")).count();
     assert!((1..10).contains(&n_lines), "{n_lines} lines");
     agent.tool("echo", json!({})).result();
