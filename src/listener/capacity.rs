@@ -82,12 +82,15 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// `wanted` places, or as many as this process has descriptors for: each client may need another one to an upstream.
-pub(super) fn affordable(wanted: usize) -> usize {
-    match max_open_files() {
-        Some(n) => wanted.min((n.saturating_sub(RESERVED) / 2).max(1)),
-        None => wanted,
-    }
+/// `wanted` places, or as many as this process has descriptors for. Each client may need another one to an upstream;
+/// where clients share connections to upstreams (HTTP/2), those need a hundredth, and an eighth is left for them.
+pub(super) fn affordable(wanted: usize, is_shared: bool) -> usize {
+    let Some(n) = max_open_files() else {
+        return wanted;
+    };
+    let free = n.saturating_sub(RESERVED);
+    let places = if is_shared { free.saturating_sub(free / 8) } else { free / 2 };
+    wanted.min(places.max(1))
 }
 
 /// `RLIMIT_NOFILE`, as Linux shows it; `None` where it does not or where there is no limit.

@@ -111,7 +111,8 @@ impl<A: HttpServerApp + Send + Sync + 'static> Listener<A> {
     /// Dropping the future cuts them.
     pub async fn run(self, socket: Socket, mut stop: ShutdownWatch) {
         let listener = Arc::new(self);
-        let n_places = capacity::affordable(listener.max_connections);
+        let is_shared = listener.snapshots.load().upstreams.iter().all(|upstream| upstream.shares_connections());
+        let n_places = capacity::affordable(listener.max_connections, is_shared);
         if n_places < listener.max_connections {
             let (name, wanted) = (listener.name, listener.max_connections);
             info!(listener = name, wanted, n_places, "`ulimit -n` leaves room for fewer connections");

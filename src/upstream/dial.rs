@@ -96,6 +96,10 @@ impl Dial {
         self.group_key
     }
 
+    pub(super) fn is_http2_only(&self) -> bool {
+        matches!(self.versions, ALPN::H2)
+    }
+
     pub(super) fn is_tls(&self) -> bool {
         self.tls.is_some()
     }

@@ -180,6 +180,11 @@ impl Upstream {
         })
     }
 
+    /// Whether many calls share one connection to it in any case (HTTP/2 by prior knowledge).
+    pub fn shares_connections(&self) -> bool {
+        self.dial.is_http2_only()
+    }
+
     /// What is known of its tools: the newest copy fetched, empty until the first fetch.
     pub fn definitions(&self) -> Arc<Definitions> {
         self.definitions.load_full()
