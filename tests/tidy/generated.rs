@@ -16,7 +16,7 @@ const METHODS: &str = "\
 
 Every MCP method a client may send, what decides whether it passes, and what happens when no rule speaks of it.
 The name is compared byte for byte: `Tools/Call`, or one with a space behind it, is a method that does not exist.
-Requests of a server to its client (sampling, elicitation, roots) are not passed on yet.
+Requests of a server to its client (sampling, elicitation, roots) are passed on in sessions of older revisions, as [upstreams](upstreams.md#what-a-server-may-ask) says.
 
 ";
 

@@ -7,7 +7,6 @@ use crate::support::recorder::{Recorded, Recorder};
 use crate::support::reply::Reply;
 use crate::support::sdk::Peer;
 use serde_json::{Value, json};
-use std::sync::{Arc, Barrier};
 
 fn start(recorder: &Recorder, sessions: bool) -> Gateway {
     recorder.answer_with(move |request: &Recorded| match request.rpc_method().as_str() {
@@ -97,35 +96,6 @@ fn without_sessions_a_cancel_could_hit_anybody_and_hits_nobody() {
 
     assert_eq!(agent.notify("notifications/roots/list_changed", json!({})).status(), 202);
     assert_eq!(recorder.requests_since(mark).len(), 1);
-}
-
-/// 500 rounds: in one session, across sessions, and without any.
-#[test]
-fn equal_ids_at_once_never_cross() {
-    for sessions in [true, false] {
-        let recorder = Recorder::start();
-        let gateway = start(&recorder, sessions);
-        let one = Arc::new(initialized(&gateway));
-        let other = Arc::new(initialized(&gateway));
-        let (threads, rounds) = (4, 250);
-        let barrier = Arc::new(Barrier::new(threads));
-        let workers: Vec<_> = (0..threads)
-            .map(|worker| {
-                let agent = Arc::clone(if worker % 2 == 0 { &one } else { &other });
-                let barrier = Arc::clone(&barrier);
-                std::thread::spawn(move || {
-                    for round in 0..rounds {
-                        barrier.wait();
-                        let n = (worker * rounds + round) as u64;
-                        let answer = agent.post(call(&json!(1), n));
-                        assert_eq!(answer.message["id"], 1);
-                        assert_eq!(answer.result()["structuredContent"]["n"], n, "crossed");
-                    }
-                })
-            })
-            .collect();
-        workers.into_iter().for_each(|worker| worker.join().expect("nothing crossed"));
-    }
 }
 
 /// At a server on the official SDK, which keeps the streams of a session apart by the ids of its requests: 500 calls that
