@@ -38,7 +38,9 @@ fn call(gateway: &Gateway, upstream: &str) -> Answer {
 fn assert_reached(gateway: &Gateway, recorder: &Recorder, upstream: &str) {
     let answer = call(gateway, upstream);
     assert!(answer.message.get("result").is_some(), "{upstream}: {answer:#?}\n{}", gateway.log());
-    assert_eq!(recorder.last().json()["params"]["arguments"], json!({ "to": upstream }));
+    // The gateway asks a new upstream for its tools in the meantime: not the last request, but the last call.
+    let call = recorder.calls().pop().expect("the call arrived");
+    assert_eq!(call.json()["params"]["arguments"], json!({ "to": upstream }));
 }
 
 #[track_caller]
