@@ -23,7 +23,7 @@ pub(super) async fn serve<A>(
 ) where
     A: HttpServerApp + Send + Sync + 'static,
 {
-    stream = Joined::stream(stream);
+    stream = Joined::stream(stream, listener.snapshots.load().config.timeouts.write.duration());
     loop {
         let limit = listener.snapshots.load().config.limits.head.bytes();
         let chunks = match begin(&mut stream, &mut bytes, until, limit).await {
