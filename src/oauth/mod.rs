@@ -1,14 +1,22 @@
 //! OAuth on the agent listener. Today: the documents that tell a client where a token for a route comes from
 //! (RFC 9728) and our public keys. The flows themselves are a later step.
 
+mod authorization_code;
 mod client;
+mod client_authentication;
+mod client_credentials;
 mod error;
 mod form;
 mod jwks;
+mod post;
 mod protected_resource;
+mod record;
+mod refresh_token;
 mod resource;
 mod scope;
 mod signing;
+mod successor;
+mod token;
 
 use crate::audit::Audit;
 use crate::clock::Clock;
@@ -20,7 +28,7 @@ use arc_swap::ArcSwap;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -52,6 +60,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/.well-known/oauth-protected-resource", get(protected_resource::root))
         .route("/.well-known/oauth-protected-resource/mcp/{name}", get(protected_resource::of_route))
         .route("/jwks", get(jwks::get))
+        .route("/token", post(token::post))
         .fallback(|| async { not_found() })
         .method_not_allowed_fallback(|| async {
             document(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "method_not_allowed" }))
