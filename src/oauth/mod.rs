@@ -6,6 +6,8 @@ mod error;
 mod form;
 mod jwks;
 mod protected_resource;
+mod resource;
+mod scope;
 mod signing;
 
 use crate::audit::Audit;
