@@ -264,8 +264,7 @@ pub(super) fn asking(request: &Request, client: &Client) -> Asking {
     Asking {
         client: client.name.clone().unwrap_or_else(|| client.id.to_string()),
         client_id: client.id.to_string(),
-        vouched_by: (client.origin == Origin::Document)
-            .then(|| redirect_uri::sent_to(&client.id)),
+        vouched_by: (client.origin == Origin::Document).then(|| redirect_uri::sent_to(&client.id)),
         is_configured: client.origin == Origin::Configured,
         sent_to: redirect_uri::sent_to(&request.redirect_uri),
         is_loopback: redirect_uri::is_loopback(&request.redirect_uri),

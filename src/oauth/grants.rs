@@ -64,7 +64,8 @@ async fn rows(shared: &Shared, snapshot: &Snapshot, logged_in: &LoggedIn) -> Res
 
 async fn row(shared: &Shared, snapshot: &Snapshot, grant: Grant) -> GrantRow {
     // A document would have to be fetched; its URL says enough.
-    let known = if grant.client.starts_with("https://") { None } else { Client::find(shared, &grant.client).await.ok() };
+    let known =
+        if grant.client.starts_with("https://") { None } else { Client::find(shared, &grant.client).await.ok() };
     let route = snapshot.routes.values().find(|route| *route.resource == *grant.resource);
     GrantRow {
         id: grant.id.to_string(),

@@ -27,7 +27,12 @@ struct Bucket {
 impl Pace {
     /// `burst` at once, and `per_minute` in the long run.
     pub fn new(burst: u32, per_minute: u32) -> Pace {
-        Pace { burst: f64::from(burst), per_ms: f64::from(per_minute) / 60_000.0, buckets: DashMap::new(), swept_at_ms: AtomicI64::new(0) }
+        Pace {
+            burst: f64::from(burst),
+            per_ms: f64::from(per_minute) / 60_000.0,
+            buckets: DashMap::new(),
+            swept_at_ms: AtomicI64::new(0),
+        }
     }
 
     /// Whether `address` may ask once more. One that is not known (a UNIX socket) may.

@@ -34,13 +34,7 @@ pub(super) fn login_succeeded(shared: &Shared, snapshot: &Snapshot, caller: &Cal
 }
 
 /// Somebody has not. What they typed as a name is recorded only if it is one: people type passwords there.
-pub(super) fn login_failed(
-    shared: &Shared,
-    snapshot: &Snapshot,
-    caller: &Caller,
-    name: &str,
-    error: &PasswordError,
-) {
+pub(super) fn login_failed(shared: &Shared, snapshot: &Snapshot, caller: &Caller, name: &str, error: &PasswordError) {
     let peer = address(caller);
     let code = match error {
         PasswordError::Wrong | PasswordError::Length => "login.wrong",

@@ -178,7 +178,9 @@ impl Store {
         resource: &str,
     ) -> Result<Option<Consent>, Error> {
         match &self.0 {
-            Backend::Sqlite(backend) => backend.consent([user, client, redirect_host, resource].map(str::to_owned)).await,
+            Backend::Sqlite(backend) => {
+                backend.consent([user, client, redirect_host, resource].map(str::to_owned)).await
+            }
         }
     }
 

@@ -159,8 +159,8 @@ impl Sqlite {
 }
 
 fn flow(connection: &Connection, id: &str) -> Result<Option<Flow>, Error> {
-    let mut statement =
-        connection.prepare_cached("SELECT id, session, request, created_at, decision, decided_at FROM flows WHERE id = ?")?;
+    let mut statement = connection
+        .prepare_cached("SELECT id, session, request, created_at, decision, decided_at FROM flows WHERE id = ?")?;
     let read = |row: &Row<'_>| {
         let decision: Option<String> = row.get(4)?;
         Ok(Flow {
