@@ -31,6 +31,8 @@ pub mod mcp;
 pub mod metrics;
 /// OAuth documents and endpoints.
 pub mod oauth;
+/// Pages for people: templates and the headers that go with them.
+pub mod pages;
 /// Rules, and the decision they give on one call.
 pub mod policy;
 /// The data path: one call, from the socket to the upstream and back.

@@ -11,6 +11,7 @@ use crate::fetch::Fetcher;
 use crate::identity::{self, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
+use crate::oauth::{self, Signing};
 use crate::proxy::{Gateway, Ids, MAX_REFUSALS};
 use crate::reload::Reloader;
 use crate::secret::Secret;
@@ -195,9 +196,10 @@ impl Parts {
         let keys = Arc::new(Keys::open(&data_dir)?);
         let capacity = snapshot.config.limits.tokens as usize;
         let issuer = Arc::clone(&snapshot.public_url);
-        let seal = Arc::new(Seal::new(&session_key(&data_dir)?));
+        let key = session_key(&data_dir)?;
+        let (seal, signing) = (Arc::new(Seal::new(&key)), Arc::new(Signing::new(&key)));
         let sessions = Sessions::open_with(Arc::clone(&seal), store.clone(), clock.clone()).await?;
-        let verifier = Verifier::new(issuer, Arc::clone(&keys), store, clock.clone(), capacity);
+        let verifier = Verifier::new(issuer, Arc::clone(&keys), store.clone(), clock.clone(), capacity);
         let (reloaded, reloads) = watch::channel(());
         let audit = Audit::open(audit::Settings::new(&data_dir, snapshot.config.audit.sync, clock.clone()))?;
         let token = metrics_token(loaded)?;
@@ -205,6 +207,15 @@ impl Parts {
         let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
+        let pages = oauth::Shared {
+            snapshots: Arc::clone(&snapshots),
+            keys,
+            store,
+            clock: clock.clone(),
+            audit: audit.clone(),
+            fetcher: fetcher.clone(),
+            signing,
+        };
         let gateway = Gateway {
             snapshots: Arc::clone(&snapshots),
             verifier: verifier.clone(),
@@ -217,7 +228,7 @@ impl Parts {
             ids: Ids::default(),
             reloads,
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
-            pages: crate::oauth::router(Arc::clone(&snapshots), keys),
+            pages: oauth::router(pages),
         };
         let reloader = Reloader {
             file: file.to_owned(),

@@ -273,6 +273,26 @@ impl Guard {
         address.is_some_and(|address| proxies.iter().any(|network| network.contains(address)))
     }
 
+    /// The client's address. Behind trusted proxies it is the last one in `X-Forwarded-For` that is no proxy of ours:
+    /// each proxy adds the address it saw at the end, and what stands before that is whatever a client wrote itself.
+    pub fn client_address<'a>(&self, peer: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
+        let Some(proxies) = &self.proxies else {
+            return peer.to_canonical();
+        };
+        let is_proxy = |address: IpAddr| proxies.iter().any(|network| network.contains(address));
+        let mut seen = peer;
+        for hop in forwarded.rev().flat_map(|line| line.rsplit(',')) {
+            if !is_proxy(seen) {
+                break;
+            }
+            let Ok(address) = hop.trim().parse() else {
+                break;
+            };
+            seen = address;
+        }
+        seen.to_canonical()
+    }
+
     /// Whether a request's `Host` is one of our names. Compared as written, but for the case of letters.
     pub fn is_host(&self, host: &str) -> bool {
         self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host))
@@ -320,6 +340,22 @@ mod tests {
             assert!(guard().is_peer(stranger.parse().ok()), "{stranger}");
         }
         assert!(!closed.is_peer(None), "an address that is not known is not a proxy's");
+    }
+
+    #[test]
+    fn a_client_cannot_choose_its_address() {
+        let address = |guard: &Guard, peer: &str, forwarded: &[&str]| {
+            guard.client_address(peer.parse().unwrap(), forwarded.iter().copied()).to_string()
+        };
+        let behind = Guard { proxies: Some(vec!["10.0.0.0/8".parse().unwrap()]), ..guard() };
+
+        assert_eq!(address(&guard(), "192.0.2.1", &["198.51.100.7"]), "192.0.2.1");
+        assert_eq!(address(&behind, "10.0.0.1", &["198.51.100.7"]), "198.51.100.7");
+        assert_eq!(address(&behind, "10.0.0.1", &["203.0.113.9, 198.51.100.7, 10.2.2.2"]), "198.51.100.7");
+        assert_eq!(address(&behind, "10.0.0.1", &["203.0.113.9", "198.51.100.7"]), "198.51.100.7");
+        assert_eq!(address(&behind, "10.0.0.1", &["203.0.113.9, unknown"]), "10.0.0.1");
+        assert_eq!(address(&behind, "10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(address(&behind, "::ffff:10.0.0.1", &["::ffff:198.51.100.7"]), "198.51.100.7");
     }
 
     #[test]

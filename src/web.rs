@@ -11,6 +11,7 @@ use pingora::apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tower::ServiceExt as _;
@@ -20,6 +21,15 @@ const MAX_BODY: usize = 64 * 1024;
 /// A page's request body must be here within this time.
 const BODY_LIMIT: Duration = Duration::from_secs(10);
 
+/// Who asks for a page, for handlers (`axum::Extension<Caller>`).
+#[derive(Clone, Debug, Default)]
+pub struct Caller {
+    /// The client's address; behind trusted proxies, the one they vouch for.
+    pub address: Option<IpAddr>,
+    /// The request's name, as in its `X-Request-Id`.
+    pub request: String,
+}
+
 /// Lets `router` answer the request that `session` has read. Returns the status, for records.
 ///
 /// # Errors
@@ -27,11 +37,12 @@ const BODY_LIMIT: Duration = Duration::from_secs(10);
 pub async fn answer(
     router: &Router,
     session: &mut ServerSession,
+    caller: Caller,
     extra: &[(http::HeaderName, http::HeaderValue)],
 ) -> pingora::Result<u16> {
     let response = match read_body(session).await? {
         Ok(body) => {
-            let request = request(session, body);
+            let request = request(session, body, caller);
             // A router's error type is `Infallible`.
             router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
         }
@@ -63,12 +74,13 @@ async fn read_body(session: &mut ServerSession) -> pingora::Result<Result<Bytes,
     }
 }
 
-fn request(session: &ServerSession, body: Bytes) -> Request<Body> {
+fn request(session: &ServerSession, body: Bytes, caller: Caller) -> Request<Body> {
     let head = session.req_header();
     let mut request = Request::new(Body::from(body));
     *request.method_mut() = head.method.clone();
     *request.uri_mut() = head.uri.clone();
     *request.headers_mut() = head.headers.clone();
+    request.extensions_mut().insert(caller);
     request
 }
 
@@ -150,7 +162,7 @@ impl HttpServerApp for Pages {
         if session.get_keepalive().is_some() {
             session.set_keepalive((!*shutdown.borrow()).then_some(KEEP_ALIVE_S));
         }
-        answer(&self.router, &mut session, &[]).await.ok()?;
+        answer(&self.router, &mut session, Caller::default(), &[]).await.ok()?;
         give_back(session).await
     }
 }

@@ -111,6 +111,8 @@ async fn issue(args: &Issue, context: &Context<'_>) -> anyhow::Result<(Grant, St
         created_at_ms: context.clock.unix_ms(),
         expires_at_ms: expires_at.saturating_mul(1000),
         made_by: "token issue".to_owned(),
+        password_mark: Some(person.password_mark),
+        longest_until_ms: None,
         revoked: None,
     };
     context.store.insert_grant(grant.clone()).await?;

@@ -15,6 +15,7 @@ mod issuer;
 mod load;
 mod locate;
 mod nearest;
+mod oauth;
 mod origin;
 mod problem;
 mod reference;
@@ -29,6 +30,7 @@ pub use file::FileError;
 pub use issuer::{Algorithm, Issuer, IssuerTls, TokenType};
 pub use load::{Loaded, fuzz_load, load, read};
 pub use nearest::{did_you_mean, nearest};
+pub use oauth::{Client, MetadataDocuments, OAuth, Registration};
 pub use origin::{Network, Origin};
 pub use problem::{Location, Malformed, Part, Path, Problem, Problems, Segment, Severity};
 pub use reference::reference;
@@ -73,6 +75,9 @@ pub struct Config {
     /// Who may ask.
     #[serde(default)]
     pub identity: Identity,
+    /// How clients get tokens from this gateway.
+    #[serde(default)]
+    pub oauth: OAuth,
     /// The MCP servers behind this gateway, by name (`[a-z0-9-]{1,32}`); each is served at `/mcp/<name>`.
     #[schemars(extend("minProperties" = 1))]
     pub upstreams: BTreeMap<String, Upstream>,
@@ -126,6 +131,10 @@ pub struct Identity {
     /// People with a password here. Those in `data_dir/users.yaml` (written by `portcullis user add`) count too.
     #[serde(default)]
     pub users: Vec<User>,
+    /// OAuth clients that are written here instead of registering themselves: machines, and connectors that ask for an id.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub clients: Vec<Client>,
     /// Authorization servers that are not ours, whose access tokens count here.
     #[serde(default)]
     #[schemars(length(max = 16))]

@@ -35,7 +35,14 @@ impl Principal {
     /// The principal of a verified token; `None` when its subject is not configured (any more).
     pub fn of(verified: &Verified, users: &Users) -> Option<Principal> {
         let (person, groups) = match &verified.subject {
-            Subject::User(name) => (name.clone(), users.get(name)?.groups.clone()),
+            Subject::User(name) => {
+                let person = users.get(name)?;
+                // A new password ends what was made under the old one.
+                if verified.password_mark.as_ref().is_some_and(|mark| *mark != person.password_mark) {
+                    return None;
+                }
+                (name.clone(), person.groups.clone())
+            }
             // No client acts on its own account until `identity.clients` exists.
             Subject::Client(_) => return None,
         };
@@ -111,6 +118,7 @@ mod tests {
             grant: "g_1".into(),
             resource: "https://mcp.example.com/mcp/github".into(),
             expires_at: 1,
+            password_mark: None,
         }
     }
 

@@ -4,6 +4,8 @@
 use super::password::{PasswordHash, UnfitHash};
 use crate::config;
 use crate::store::files;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -39,6 +41,8 @@ pub struct Person {
     pub groups: Arc<[String]>,
     /// Their password, hashed.
     pub password: PasswordHash,
+    /// Names that password without telling anything about it: what was made under another one is over.
+    pub password_mark: Arc<str>,
 }
 
 /// What is wrong with the people as written.
@@ -192,13 +196,20 @@ impl Person {
         }
         let password =
             PasswordHash::parse(&user.password_hash).map_err(|why| Error::Hash { name: user.name.clone(), why })?;
-        Ok(Person { name: user.name.as_str().into(), groups: user.groups.as_slice().into(), password })
+        let (name, groups) = (user.name.as_str().into(), user.groups.as_slice().into());
+        let password_mark = mark(&user.password_hash);
+        Ok(Person { name, groups, password, password_mark })
     }
 
     /// Whether they are in `group`.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|it| it == group)
     }
+}
+
+fn mark(password_hash: &str) -> Arc<str> {
+    let digest = ring::digest::digest(&ring::digest::SHA256, password_hash.as_bytes());
+    URL_SAFE_NO_PAD.encode(digest.as_ref().first_chunk::<12>().expect("SHA-256 has 32 bytes")).into()
 }
 
 // === impl UsersFile ===

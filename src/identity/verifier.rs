@@ -50,6 +50,8 @@ pub struct Verified {
     pub resource: Arc<str>,
     /// When it ends, seconds since the Unix epoch.
     pub expires_at: i64,
+    /// What its person's password was when the grant was made.
+    pub password_mark: Option<Arc<str>>,
 }
 
 /// Verifies the access tokens of one issuer. Clones share what is remembered.
@@ -242,6 +244,7 @@ fn accept(claims: Claims, grant: &Grant, now_ms: i64) -> Result<Verified, Error>
         grant: claims.grant,
         resource: claims.resource,
         expires_at: claims.expires_at.min(grant.expires_at_ms.div_euclid(1000)),
+        password_mark: grant.password_mark.clone(),
     })
 }
 

@@ -62,6 +62,8 @@ fn grant(id: &str) -> Grant {
         created_at_ms: NOW_MS,
         expires_at_ms: NOW_MS + 3_600_000,
         made_by: "test".to_owned(),
+        password_mark: None,
+        longest_until_ms: None,
         revoked: None,
     }
 }

@@ -1,11 +1,19 @@
 //! OAuth on the agent listener. Today: the documents that tell a client where a token for a route comes from
 //! (RFC 9728) and our public keys. The flows themselves are a later step.
 
+mod client;
+mod error;
+mod form;
 mod jwks;
 mod protected_resource;
+mod signing;
 
+use crate::audit::Audit;
+use crate::clock::Clock;
+use crate::fetch::Fetcher;
 use crate::identity::Keys;
 use crate::snapshot::Snapshot;
+use crate::store::Store;
 use arc_swap::ArcSwap;
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -14,16 +22,30 @@ use axum::routing::get;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What the endpoints work with.
+pub use signing::Signing;
+
+/// What the endpoints work with. Clones share all of it.
 #[derive(Clone)]
-struct Shared {
-    snapshots: Arc<ArcSwap<Snapshot>>,
-    keys: Arc<Keys>,
+pub struct Shared {
+    /// The configuration in force. An endpoint loads it once.
+    pub snapshots: Arc<ArcSwap<Snapshot>>,
+    /// What signs access tokens.
+    pub keys: Arc<Keys>,
+    /// Clients, codes, grants, browser sessions.
+    pub store: Store,
+    /// Now.
+    pub clock: Clock,
+    /// The record of what was decided.
+    pub audit: Audit,
+    /// Fetches metadata documents of clients.
+    pub fetcher: Fetcher,
+    /// What signs the small things that browsers keep for us.
+    pub signing: Arc<Signing>,
 }
 
 /// Every document, and for every other path a 404 that is neither HTML nor a challenge: clients probe many well-known
 /// paths and take anything else for an answer.
-pub fn router(snapshots: Arc<ArcSwap<Snapshot>>, keys: Arc<Keys>) -> Router {
+pub fn router(shared: Shared) -> Router {
     Router::new()
         .route("/.well-known/oauth-protected-resource", get(protected_resource::root))
         .route("/.well-known/oauth-protected-resource/mcp/{name}", get(protected_resource::of_route))
@@ -32,7 +54,7 @@ pub fn router(snapshots: Arc<ArcSwap<Snapshot>>, keys: Arc<Keys>) -> Router {
         .method_not_allowed_fallback(|| async {
             document(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "method_not_allowed" }))
         })
-        .with_state(Shared { snapshots, keys })
+        .with_state(shared)
 }
 
 fn not_found() -> Response {

@@ -22,6 +22,7 @@ use pingora::apps::ReusedHttpStream;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -313,7 +314,8 @@ impl Exchange {
     /// Lets the router of our own documents and pages answer.
     pub(super) async fn answer_page(&mut self, pages: &Router) -> Result<Outcome, End> {
         let extra = self.common_headers();
-        let answered = crate::web::answer(pages, &mut self.session, &extra).await;
+        let caller = crate::web::Caller { address: self.client_address(), request: self.id.as_str().to_owned() };
+        let answered = crate::web::answer(pages, &mut self.session, caller, &extra).await;
         self.facts.status = answered.map_err(|_| Gone)?;
         Ok(Outcome::Page)
     }
@@ -337,6 +339,14 @@ impl Exchange {
             insert(&mut head, name, value);
         }
         head
+    }
+
+    /// The address of the client; that of the connection, or the one that trusted proxies vouch for.
+    fn client_address(&self) -> Option<IpAddr> {
+        let peer = self.session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip)?;
+        let forwarded = self.session.req_header().headers.get_all("x-forwarded-for");
+        let forwarded = forwarded.iter().filter_map(|value| value.to_str().ok());
+        Some(self.snapshot.guard.client_address(peer, forwarded))
     }
 
     async fn write_head(&mut self, head: ResponseHeader) -> Result<(), Gone> {

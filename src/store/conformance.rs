@@ -46,6 +46,8 @@ fn grant(id: &str) -> Grant {
         created_at_ms: 1_000,
         expires_at_ms: 2_000,
         made_by: "token issue".to_owned(),
+        password_mark: None,
+        longest_until_ms: None,
         revoked: None,
     }
 }

@@ -43,6 +43,10 @@ pub struct Grant {
     pub expires_at_ms: i64,
     /// How it came to be, for people: `token issue`.
     pub made_by: String,
+    /// What the person's password was then (`Person::password_mark`); a new password ends the grant.
+    pub password_mark: Option<Arc<str>>,
+    /// Its end moves with each refresh, up to here; `None`: it does not move.
+    pub longest_until_ms: Option<i64>,
     /// Set once it was revoked.
     pub revoked: Option<Revoked>,
 }

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, named_params};
 use std::sync::Arc;
 
 const COLUMNS: &str = "id, issuer, subject_kind, subject_name, client_id, resource, scopes, \
-                       created_at, expires_at, made_by, revoked_at, revoked_by";
+                       created_at, expires_at, made_by, revoked_at, revoked_by, password_mark, longest_until";
 
 /// Rows that one purge removes at most.
 const PURGED_AT_ONCE: usize = 5_000;
@@ -20,13 +20,14 @@ pub(super) fn insert(connection: &Connection, grant: &Grant) -> Result<(), Error
     connection
         .prepare_cached(
             "INSERT INTO grants VALUES (:id, :issuer, :kind, :name, :client, :resource, :scopes,
-             :created, :expires, :made_by, NULL, NULL)",
+             :created, :expires, :made_by, NULL, NULL, :mark, :longest)",
         )?
         .execute(named_params! {
             ":id": grant.id, ":issuer": grant.issuer,
             ":kind": grant.subject.kind(), ":name": grant.subject.name(),
             ":client": grant.client, ":resource": grant.resource, ":scopes": grant.scopes.join(" "),
             ":created": grant.created_at_ms, ":expires": grant.expires_at_ms, ":made_by": grant.made_by,
+            ":mark": grant.password_mark, ":longest": grant.longest_until_ms,
         })?;
     Ok(())
 }
@@ -74,6 +75,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Grant> {
         created_at_ms: row.get("created_at")?,
         expires_at_ms: row.get("expires_at")?,
         made_by: row.get("made_by")?,
+        password_mark: row.get("password_mark")?,
+        longest_until_ms: row.get("longest_until")?,
         revoked: revoked_at.zip(revoked_by).map(|(at_ms, by)| Revoked { at_ms, by }),
     })
 }

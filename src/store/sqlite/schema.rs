@@ -44,6 +44,85 @@ const STEPS: &[&str] = &[
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX ended_sessions_by_time ON ended_sessions (ended_at);
 ",
+    "
+    -- What the person's password was when they let the client act for them; a new password ends the grant.
+    ALTER TABLE grants ADD COLUMN password_mark TEXT;
+    -- A grant is used until its end; its refresh tokens move that end, never beyond this. NULL: its end does not move.
+    ALTER TABLE grants ADD COLUMN longest_until INTEGER;
+    CREATE INDEX grants_by_client ON grants (client_id);
+    -- Clients that registered themselves (RFC 7591). Secrets, codes and tokens are kept as SHA-256 only.
+    CREATE TABLE clients (
+        id         TEXT PRIMARY KEY,
+        metadata   TEXT NOT NULL,      -- as registered, JSON
+        secret     BLOB,
+        created_at INTEGER NOT NULL,
+        used_at    INTEGER             -- when a person last consented to it, or it last got a token
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX clients_by_use ON clients (used_at, created_at);
+    CREATE TABLE codes (
+        digest        BLOB PRIMARY KEY,
+        issuer        TEXT NOT NULL,
+        subject_kind  TEXT NOT NULL CHECK (subject_kind IN ('user', 'client')),
+        subject_name  TEXT NOT NULL,
+        client_id     TEXT NOT NULL,
+        resource      TEXT NOT NULL,
+        scopes        TEXT NOT NULL,
+        password_mark TEXT,
+        redirect_uri  TEXT NOT NULL,   -- as the client sent it
+        challenge     TEXT NOT NULL,   -- S256 (RFC 7636)
+        expires_at    INTEGER NOT NULL,
+        wrong_tries   INTEGER NOT NULL DEFAULT 0,
+        redeemed_at   INTEGER,
+        grant_id      TEXT             -- what it was redeemed for
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX codes_by_expiry ON codes (expires_at);
+    CREATE TABLE refresh_tokens (
+        digest           BLOB PRIMARY KEY,
+        grant_id         TEXT NOT NULL REFERENCES grants (id) ON DELETE CASCADE,
+        created_at       INTEGER NOT NULL,
+        expires_at       INTEGER NOT NULL,
+        used_at          INTEGER,
+        successor        BLOB,         -- its digest
+        successor_sealed BLOB          -- itself, sealed under a key that only the predecessor gives
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX refresh_tokens_by_grant ON refresh_tokens (grant_id);
+    CREATE INDEX refresh_tokens_by_expiry ON refresh_tokens (expires_at);
+    -- Assertions of private_key_jwt that were used (RFC 7523 §3, `jti`).
+    CREATE TABLE assertions (
+        digest     BLOB PRIMARY KEY,
+        expires_at INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX assertions_by_expiry ON assertions (expires_at);
+    -- A person logged in with a browser.
+    CREATE TABLE browser_sessions (
+        digest        BLOB PRIMARY KEY,
+        user          TEXT NOT NULL,
+        password_mark TEXT NOT NULL,
+        created_at    INTEGER NOT NULL,
+        seen_at       INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX browser_sessions_by_user ON browser_sessions (user, created_at);
+    -- Authorization requests that wait for a person who is logged in.
+    CREATE TABLE flows (
+        id         TEXT PRIMARY KEY,
+        session    BLOB NOT NULL REFERENCES browser_sessions (digest) ON DELETE CASCADE,
+        request    TEXT NOT NULL,      -- what was checked, JSON
+        created_at INTEGER NOT NULL,
+        decision   TEXT                -- allow, deny
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX flows_by_session ON flows (session, created_at);
+    -- What a person said yes to, so that they are asked again only for something new.
+    CREATE TABLE consents (
+        user          TEXT NOT NULL,
+        client_id     TEXT NOT NULL,
+        redirect_host TEXT NOT NULL,
+        resource      TEXT NOT NULL,
+        metadata      BLOB NOT NULL,   -- SHA-256 of what the client said of itself
+        scopes        TEXT NOT NULL,
+        given_at      INTEGER NOT NULL,
+        PRIMARY KEY (user, client_id, redirect_host, resource)
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
 /// Brings the file to the latest schema, in one transaction.
@@ -81,7 +160,7 @@ mod tests {
 
         assert_eq!(
             refused.to_string(),
-            "the store has schema 99, and this program knows schemas up to 2; run the version that wrote it"
+            "the store has schema 99, and this program knows schemas up to 3; run the version that wrote it"
         );
     }
 
@@ -91,6 +170,6 @@ mod tests {
         migrate(&mut connection).unwrap();
         migrate(&mut connection).unwrap();
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-        assert_eq!(version, 2);
+        assert_eq!(version, 3);
     }
 }

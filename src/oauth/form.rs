@@ -1,0 +1,110 @@
+//! Parameters of a query or of a form (`application/x-www-form-urlencoded`), read strictly.
+//!
+//! RFC 6749 §3.1 and §3.2: a parameter must not be there twice, one without a value counts as left out, and those that
+//! are not known are ignored.
+
+use super::error::OAuthError;
+use axum::http::{HeaderMap, header};
+use std::collections::BTreeMap;
+
+/// More parameters than any flow has.
+const MAX_PARAMETERS: usize = 64;
+
+/// The parameters of one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Form {
+    values: BTreeMap<String, String>,
+    /// Those that came more than once.
+    repeated: Vec<String>,
+}
+
+// === impl Form ===
+
+impl Form {
+    /// Reads `a=b&c=d`.
+    ///
+    /// # Errors
+    /// What is not UTF-8 after decoding, or too many parameters.
+    pub(super) fn parse(encoded: &[u8]) -> Result<Form, OAuthError> {
+        let mut form = Form::default();
+        for (n, (name, value)) in url::form_urlencoded::parse(encoded).enumerate() {
+            if n >= MAX_PARAMETERS {
+                return Err(OAuthError::invalid_request("there are too many parameters"));
+            }
+            // The parser puts this where bytes are no UTF-8.
+            if name.contains(char::REPLACEMENT_CHARACTER) || value.contains(char::REPLACEMENT_CHARACTER) {
+                return Err(OAuthError::invalid_request("a parameter is not UTF-8"));
+            }
+            if form.values.contains_key(&*name) {
+                form.repeated.push(name.into_owned());
+            } else {
+                form.values.insert(name.into_owned(), value.into_owned());
+            }
+        }
+        Ok(form)
+    }
+
+    /// Reads the body of a POST, each parameter of which may be there once.
+    ///
+    /// # Errors
+    /// `invalid_request`: another content type, or a parameter that came twice.
+    pub(super) fn of_body(headers: &HeaderMap, body: &[u8]) -> Result<Form, OAuthError> {
+        let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
+            return Err(OAuthError::invalid_request("the body must be application/x-www-form-urlencoded"));
+        }
+        let form = Form::parse(body)?;
+        if form.repeated.is_empty() { Ok(form) } else { Err(OAuthError::invalid_request("a parameter came twice")) }
+    }
+
+    /// The value of `name`; one that is empty counts as left out.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// Whether `name` is there, be it empty.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
+    /// Whether `name` came more than once.
+    pub(super) fn is_repeated(&self, name: &str) -> bool {
+        self.repeated.iter().any(|it| it == name)
+    }
+
+    /// Whether any parameter came more than once.
+    pub(super) fn has_repeated(&self) -> bool {
+        !self.repeated.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_without_a_value_counts_as_left_out_and_one_that_came_twice_is_named() {
+        let form = Form::parse(b"a=1&b=&c=x+y%26&a=2").unwrap();
+
+        assert_eq!((form.get("a"), form.get("b"), form.get("c")), (Some("1"), None, Some("x y&")));
+        assert!(form.has("b") && !form.has("d"));
+        assert!(form.is_repeated("a") && form.has_repeated() && !form.is_repeated("c"));
+    }
+
+    #[test]
+    fn a_body_is_a_form_without_repetitions() {
+        let of = |kind: &'static str, body: &[u8]| {
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind.parse().unwrap())]);
+            Form::of_body(&headers, body)
+        };
+        assert!(of("application/x-www-form-urlencoded", b"a=1").is_ok());
+        assert!(of("Application/X-WWW-Form-Urlencoded; charset=utf-8", b"a=1").is_ok());
+        assert!(of("application/x-www-form-urlencoded", b"a=1&a=1").is_err());
+        assert!(of("application/json", b"{}").is_err());
+        assert!(of("application/x-www-form-urlencoded", b"a=%ff").is_err());
+        assert!(Form::of_body(&HeaderMap::new(), b"a=1").is_err());
+        let many = "a".repeat(3) + &"&b=1".repeat(80);
+        assert!(of("application/x-www-form-urlencoded", many.as_bytes()).is_err());
+    }
+}
