@@ -1,25 +1,104 @@
-//! What the endpoints for machines write into the audit log: names of grants, never a token, code or secret.
+//! What pages and endpoints put into the audit log. Never a password, a code or a token; a name only where it is somebody's.
 
 use super::Shared;
+use super::browser::LoggedIn;
 use super::error::{ErrorCode, OAuthError};
-use crate::audit::{self, Durability, Event, Kind, Who};
-use crate::store::{Grant, Subject};
+use super::request::Request;
+use crate::audit::{Durability, Event, Kind, Subject, Who};
+use crate::identity::PasswordError;
+use crate::snapshot::Snapshot;
+use crate::store::{self, Choice, Grant};
 use crate::web::Caller;
 
-/// Writes down what was done with a grant, and waits until it is written.
+/// What people use when no OAuth client is involved.
+const BROWSER: &str = "browser";
+
+fn event<'a>(kind: Kind, snapshot: &'a Snapshot, caller: &'a Caller, peer: Option<&'a str>) -> Event<'a> {
+    Event { request: Some(&caller.request), peer, snapshot: Some(&snapshot.hash), ..Event::new(kind) }
+}
+
+fn person<'a>(snapshot: &'a Snapshot, name: &'a str, client: &'a str, grant: Option<&'a str>) -> Who<'a> {
+    Who { issuer: &snapshot.public_url, subject: Subject::User(name), client, grant, person: None }
+}
+
+fn address(caller: &Caller) -> Option<String> {
+    caller.address.map(|address| address.to_string())
+}
+
+/// A person has logged in.
+pub(super) fn login_succeeded(shared: &Shared, snapshot: &Snapshot, caller: &Caller, name: &str) {
+    let peer = address(caller);
+    shared.audit.record_later(Event {
+        principal: Some(person(snapshot, name, BROWSER, None)),
+        ..event(Kind::LoginSucceeded, snapshot, caller, peer.as_deref())
+    });
+}
+
+/// Somebody has not. What they typed as a name is recorded only if it is one: people type passwords there.
+pub(super) fn login_failed(shared: &Shared, snapshot: &Snapshot, caller: &Caller, name: &str, error: &PasswordError) {
+    let peer = address(caller);
+    let code = match error {
+        PasswordError::Wrong | PasswordError::Length => "login.wrong",
+        PasswordError::Paused { .. } => "login.paused",
+        PasswordError::Busy => "login.busy",
+        _ => "login.unavailable",
+    };
+    let known = snapshot.users.get(name);
+    shared.audit.record_stranger(Event {
+        object: known.map(|person| &*person.name),
+        code: Some(code),
+        ..event(Kind::LoginFailed, snapshot, caller, peer.as_deref())
+    });
+}
+
+/// A person has said yes or no to a client.
+pub(super) fn consent(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    caller: &Caller,
+    logged_in: &LoggedIn,
+    request: &Request,
+    choice: Choice,
+) {
+    let peer = address(caller);
+    let kind = match choice {
+        Choice::Allow => Kind::ConsentGiven,
+        Choice::Deny => Kind::ConsentDenied,
+    };
+    shared.audit.record_later(Event {
+        principal: Some(person(snapshot, &logged_in.person.name, &request.client, None)),
+        route: Some(&request.route),
+        ..event(kind, snapshot, caller, peer.as_deref())
+    });
+}
+
+/// A person has taken a grant back.
+pub(super) fn revoked(shared: &Shared, snapshot: &Snapshot, caller: &Caller, grant: &Grant) {
+    let peer = address(caller);
+    shared.audit.record_later(Event {
+        principal: Some(person(snapshot, grant.subject.name(), &grant.client, Some(&grant.id))),
+        detail: Some("revoked on the page of grants"),
+        ..event(Kind::TokenRevoked, snapshot, caller, peer.as_deref())
+    });
+}
+
+/// Writes down what was done with a grant at an endpoint for machines, and waits until it is written.
 ///
 /// # Errors
 /// When it could not be written. The client then gets no token.
 pub(super) async fn of_grant(shared: &Shared, kind: Kind, caller: &Caller, grant: &Grant) -> Result<(), OAuthError> {
-    let peer = caller.address.map(|address| address.to_string());
-    let snapshot = shared.snapshots.load();
+    let peer = address(caller);
+    let snapshot = shared.snapshots.load_full();
     let route = snapshot.routes.values().find(|route| *route.resource == *grant.resource);
+    let subject = match &grant.subject {
+        store::Subject::User(name) => Subject::User(name),
+        store::Subject::Client(id) => Subject::Client(id),
+    };
+    let who = Who { issuer: &grant.issuer, subject, client: &grant.client, grant: Some(&grant.id), person: None };
     let event = Event {
-        request: Some(&caller.request),
-        peer: peer.as_deref(),
-        principal: Some(who(grant)),
+        principal: Some(who),
         route: route.map(|route| &*route.name),
-        ..Event::new(kind)
+        ..event(kind, &snapshot, caller, peer.as_deref())
     };
     let written = shared.audit.record(event, Durability::Written).await;
     written.map(|_| ()).map_err(|error| {
@@ -28,32 +107,17 @@ pub(super) async fn of_grant(shared: &Shared, kind: Kind, caller: &Caller, grant
     })
 }
 
-/// Writes down that a client was refused. Strangers cannot fill the log with it.
+/// Writes down that a client was refused at an endpoint for machines. Strangers cannot fill the log with it.
 pub(super) fn refused(shared: &Shared, caller: &Caller, error: &OAuthError) {
-    let peer = caller.address.map(|address| address.to_string());
+    let (peer, snapshot) = (address(caller), shared.snapshots.load_full());
     shared.audit.record_stranger(Event {
-        request: Some(&caller.request),
-        peer: peer.as_deref(),
         code: Some(error.code.as_str()),
         detail: Some(error.description),
-        ..Event::new(Kind::Refused)
+        ..event(Kind::Refused, &snapshot, caller, peer.as_deref())
     });
 }
 
 /// The answer while nothing can be recorded.
 pub(super) fn unavailable() -> OAuthError {
     OAuthError::new(ErrorCode::TemporarilyUnavailable, "this server cannot record that now; try again")
-}
-
-fn who(grant: &Grant) -> Who<'_> {
-    Who {
-        issuer: &grant.issuer,
-        subject: match &grant.subject {
-            Subject::User(name) => audit::Subject::User(name),
-            Subject::Client(id) => audit::Subject::Client(id),
-        },
-        client: &grant.client,
-        grant: Some(&grant.id),
-        person: None,
-    }
 }

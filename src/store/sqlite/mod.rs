@@ -4,6 +4,7 @@
 //! task must not. WAL lets the reader and other processes go on while somebody writes; `synchronous=FULL` means that a
 //! write which returned survives a power cut.
 
+mod browser;
 mod codes;
 mod grants;
 mod lane;
@@ -110,6 +111,7 @@ impl Sqlite {
             logins::purge(connection, at_ms)?;
             codes::purge(connection, at_ms)?;
             refresh::purge(connection, at_ms)?;
+            browser::purge(connection, at_ms)?;
             grants::purge(connection, at_ms)
         })
         .await
