@@ -30,6 +30,8 @@ mod scope;
 mod setup;
 mod signing;
 mod successor;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use crate::audit::Audit;
