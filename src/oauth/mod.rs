@@ -14,6 +14,7 @@ mod error;
 mod error_pages;
 mod form;
 mod grants;
+mod introspect;
 mod jwks;
 mod login;
 mod metadata;
@@ -26,6 +27,7 @@ mod redirect_uri;
 mod refresh_token;
 mod request;
 mod resource;
+mod revoke;
 mod scope;
 mod setup;
 mod signing;
@@ -92,6 +94,8 @@ pub fn router(shared: Shared) -> Router {
         .route("/.well-known/openid-configuration", get(metadata::get_openid))
         .route("/jwks", get(jwks::get))
         .route("/token", post(token::post))
+        .route("/revoke", post(revoke::post))
+        .route("/introspect", post(introspect::post))
         .route("/authorize", get(authorize::get))
         .route("/login", get(login::get).post(login::post))
         .route("/logout", post(login::log_out))
