@@ -6,6 +6,8 @@
 
 /// Clients of the gateway that check every answer.
 pub(crate) mod agent;
+/// A browser without JavaScript.
+pub(crate) mod browser;
 /// A gateway, a recorder behind it, and a good token.
 pub(crate) mod gate;
 /// The gateway: the real binary in a folder of its own.

@@ -1,6 +1,7 @@
 //! The harness, tried on itself: a check that cannot fail proves nothing.
 
 use super::agent::Agent;
+use super::browser::{self, Browser};
 use super::http::{Connection, Request, Response};
 use super::invariants;
 use super::recorder::{Recorded, Recorder};
@@ -157,4 +158,86 @@ fn recorded_request_names_its_rpc_method() {
 
     assert_eq!(request(br#"{"method":"ping"}"#).rpc_method(), "ping");
     assert_eq!(request(b"not JSON").rpc_method(), "");
+}
+
+/// A login as ours is: a form on a page of its own, then a choice, then the way back to the client.
+fn login_server() -> Recorder {
+    let recorder = Recorder::start();
+    recorder.answer_with(|request| {
+        let html = |page: &str| Reply::new(200, page).header("Content-Type", "text/html; charset=utf-8");
+        let see = |location: &str| Reply::new(303, "").header("Location", location);
+        let cookies = request.header("cookie").unwrap_or_default().to_owned();
+        match (request.method.as_str(), request.target.split('?').next().unwrap_or_default()) {
+            ("GET", "/authorize") => html(
+                "<form><input name=unrelated></form><form method=\"post\" action='/login'><input type=hidden name=flow \
+                 value=\"a&amp;b&#x3d;&quot;\"><label>Name <input name=username autofocus></label>\
+                 <input type=\"password\" name=\"password\"/><button>Log in</button></form>",
+            )
+            .header("Set-Cookie", "__Host-flow=f1; Path=/; Secure; HttpOnly; SameSite=Lax")
+            .header("Set-Cookie", "old=gone; Max-Age=0"),
+            ("POST", "/login") => see("/consent?flow=1").header("Set-Cookie", "__Host-session=s1; Path=/; Secure"),
+            ("GET", "/consent") if cookies.contains("__Host-session=s1") => html(
+                "<form method=post action=\"/consent\"><input type=hidden name=csrf value=c1><input type=checkbox name=all>\
+                 <button name=decision value=allow>Allow</button><button name=decision value=deny>Deny</button></form>",
+            ),
+            ("POST", "/consent") => see("http://127.0.0.1:1/callback?code=c%2B1&iss=http%3A%2F%2Fx"),
+            _ => Reply::new(400, "no"),
+        }
+    });
+    recorder
+}
+
+#[test]
+fn browser_fills_in_forms_keeps_cookies_and_stops_where_it_leaves() {
+    let server = login_server();
+    let mut browser = Browser::new(server.address());
+    browser.set_cookie("old", "stale");
+
+    let back = browser.authorize("/authorize?client_id=x", "alice", "p&=+ ü", "deny");
+
+    assert_eq!(browser::parameter(&back, "code").as_deref(), Some("c+1"));
+    let requests = server.requests();
+    let sent: Vec<_> = requests.iter().map(|request| (request.target.as_str(), request.body.as_slice())).collect();
+    let login: &[u8] = b"flow=a%26b%3D%22&username=alice&password=p%26%3D%2B+%C3%BC";
+    let expected: [(&str, &[u8]); 4] = [
+        ("/authorize?client_id=x", b""),
+        ("/login", login),
+        ("/consent?flow=1", b""),
+        ("/consent", b"csrf=c1&decision=deny"),
+    ];
+    assert_eq!(sent, expected);
+    assert_eq!(requests[0].header("cookie"), Some("old=stale"));
+    assert_eq!(requests[3].header("cookie"), Some("__Host-flow=f1; __Host-session=s1"));
+    assert_eq!(requests[3].header("origin"), Some(&*format!("http://{}", server.address())));
+    assert_eq!(browser.cookies().len(), 2);
+}
+
+#[test]
+fn browser_can_send_what_no_page_offered() {
+    let server = login_server();
+    let mut browser = Browser::new(server.address());
+
+    let page = browser.post_only("/login", &[("username".to_owned(), "mallory".to_owned())]);
+    let refused = Browser::new(server.address()).get("/consent?flow=1");
+
+    assert_eq!((page.status(), page.left_for.is_none()), (303, true));
+    assert_eq!((refused.status(), refused.text().as_str()), (400, "no"));
+}
+
+#[test]
+#[should_panic(expected = "a browser refuses this cookie")]
+fn browser_takes_no_host_cookie_that_is_not_bound_to_its_host() {
+    let server = Recorder::start();
+    server.answer_next(Reply::new(200, "").header("Set-Cookie", "__Host-session=s1; Path=/login; Secure"));
+
+    Browser::new(server.address()).get("/");
+}
+
+#[test]
+#[should_panic(expected = "is no way back to a client")]
+fn browser_does_not_take_an_error_page_for_a_callback() {
+    let server = Recorder::start();
+    server.answer_with(|_| Reply::new(400, "<p>This link has expired.</p>").header("Content-Type", "text/html"));
+
+    Browser::new(server.address()).get("/authorize").callback();
 }
