@@ -49,6 +49,7 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+pub use browser::link as browser_link;
 pub use pace::Pace;
 pub use setup::Setup;
 pub use signing::Signing;
