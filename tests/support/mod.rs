@@ -8,6 +8,10 @@
 pub(crate) mod agent;
 /// A browser without JavaScript.
 pub(crate) mod browser;
+/// Secrets that must not be found.
+pub(crate) mod canary;
+/// A program that is talked with.
+pub(crate) mod dialogue;
 /// A gateway, a recorder behind it, and a good token.
 pub(crate) mod gate;
 /// The gateway: the real binary in a folder of its own.
@@ -20,6 +24,8 @@ pub(crate) mod http2;
 pub(crate) mod invariants;
 /// An authorization server that signs whatever a test wants.
 pub(crate) mod issuer;
+/// A user at their browser.
+pub(crate) mod person;
 /// Child processes that end with the test.
 pub(crate) mod process;
 /// The upstream that records.
@@ -28,6 +34,8 @@ pub(crate) mod recorder;
 pub(crate) mod reply;
 /// Servers and clients built on the official SDKs.
 pub(crate) mod sdk;
+/// A listener between clients and the gateway that keeps every byte.
+pub(crate) mod tap;
 /// Certificates and TLS on either side.
 pub(crate) mod tls;
 /// HTTP/1.1 messages as bytes.

@@ -1,0 +1,3 @@
+//! The authorization server, from outside: what clients, people and attackers meet.
+
+mod real_clients;
