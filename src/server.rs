@@ -11,14 +11,14 @@ use crate::fetch::Fetcher;
 use crate::identity::{self, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
-use crate::oauth::{self, Signing};
-use crate::proxy::{Gateway, Ids, MAX_REFUSALS};
+use crate::oauth::{self, Pace, Setup, Signing};
+use crate::proxy::{Gateway, Ids, MAX_REFUSALS, Pages};
 use crate::reload::Reloader;
 use crate::secret::Secret;
 use crate::snapshot::{Snapshot, Surroundings};
 use crate::store::{self, Store, files};
 use crate::upstream::{self, Seal, SealKey, Sessions};
-use crate::web::Pages;
+use crate::web;
 use arc_swap::ArcSwap;
 use pingora::apps::HttpServerApp;
 use std::fs::Permissions;
@@ -82,6 +82,15 @@ pub struct Addresses {
     pub metrics: Option<SocketAddr>,
 }
 
+/// What is to be told when a gateway has started.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// Where it can be reached.
+    pub addresses: Addresses,
+    /// The link by which the first person is made, where there is nobody yet. Whoever has it becomes an admin.
+    pub setup_link: Option<Secret<String>>,
+}
+
 /// Runs the gateway described by `file` until `stop` resolves. `ready` is called once every listener accepts.
 ///
 /// # Errors
@@ -90,20 +99,20 @@ pub async fn run(
     file: &Path,
     clock: Clock,
     stop: impl Future<Output = ()>,
-    ready: impl FnOnce(Addresses),
+    ready: impl FnOnce(Started),
 ) -> Result<(), Error> {
     // Before anything is bound or made: a broken file must not take the socket of a gateway that runs.
     let (loaded, _) = crate::snapshot::compile_file(file).map_err(Error::Config)?;
     let sockets = Sockets::bind(&loaded)?;
     let addresses = sockets.addresses;
-    let (parts, gateway) = Parts::build(file, &loaded, addresses, clock).await?;
+    let (parts, gateway, setup_link) = Parts::build(file, &loaded, addresses, clock).await?;
     let stops = Stops { agents: watch::channel(false).0, operators: watch::channel(false).0 };
     let mut tasks = JoinSet::new();
     parts.spawn_background(&gateway, &mut tasks);
     let mut services = JoinSet::new();
     parts.spawn_services(gateway, sockets, &stops, &mut services)?;
     info!(agent = %addresses.agent, snapshot = %parts.snapshots.load().hash, "gateway ready");
-    ready(addresses);
+    ready(Started { addresses, setup_link });
     stop.await;
     parts.drain(&stops, &mut services).await;
     tasks.shutdown().await;
@@ -183,7 +192,7 @@ impl Parts {
         loaded: &config::Loaded,
         addresses: Addresses,
         clock: Clock,
-    ) -> Result<(Parts, Gateway), Error> {
+    ) -> Result<(Parts, Gateway, Option<Secret<String>>), Error> {
         let around = Surroundings { listening: addresses.agent, previous: None };
         let snapshot = Snapshot::compile(loaded, &around).map_err(Error::Config)?;
         for warning in &snapshot.warnings {
@@ -207,6 +216,7 @@ impl Parts {
         let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
+        let (setup, setup_link) = setup(&snapshots.load(), &clock);
         let pages = oauth::Shared {
             snapshots: Arc::clone(&snapshots),
             keys,
@@ -215,6 +225,9 @@ impl Parts {
             audit: audit.clone(),
             fetcher: fetcher.clone(),
             signing,
+            pace: Arc::new(Pace::new(60, 60)),
+            logins: Arc::new(Pace::new(20, 20)),
+            setup,
         };
         let gateway = Gateway {
             snapshots: Arc::clone(&snapshots),
@@ -228,7 +241,7 @@ impl Parts {
             ids: Ids::default(),
             reloads,
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
-            pages: oauth::router(pages),
+            pages: Pages { router: oauth::router(pages), open_to_scripts: oauth::OPEN_TO_SCRIPTS },
         };
         let reloader = Reloader {
             file: file.to_owned(),
@@ -249,7 +262,8 @@ impl Parts {
             token,
         };
         let reloader = Arc::new(reloader);
-        Ok((Parts { readiness, reloader, snapshots, audit, metrics, verifier, clock, certificate }, gateway))
+        let parts = Parts { readiness, reloader, snapshots, audit, metrics, verifier, clock, certificate };
+        Ok((parts, gateway, setup_link))
     }
 
     fn spawn_background(&self, gateway: &Gateway, tasks: &mut JoinSet<()>) {
@@ -280,13 +294,13 @@ impl Parts {
         let socket = Socket::tcp(sockets.agent).map_err(fault)?;
         services.spawn(agent.run(socket, stops.agents.subscribe()));
         if let Some(socket) = sockets.metrics {
-            let pages = Pages::new(admin::health_router(self.readiness.clone()));
+            let pages = web::Pages::new(admin::health_router(self.readiness.clone()));
             let socket = Socket::tcp(socket).map_err(fault)?;
             services.spawn(self.listener("metrics", pages, FEW).run(socket, stops.operators.subscribe()));
         }
         let (socket, path) = sockets.operator;
         let socket = Socket::unix(socket).map_err(|source| Error::File { path, source })?;
-        let pages = Pages::new(self.operator_router());
+        let pages = web::Pages::new(self.operator_router());
         services.spawn(self.listener("operator", pages, FEW).run(socket, stops.operators.subscribe()));
         Ok(())
     }
@@ -374,6 +388,16 @@ fn metrics_token(loaded: &config::Loaded) -> Result<Option<Secret<String>>, Erro
     let at = config::Path::root().key("metrics").key("token");
     let problem = |why: config::ValueError| Error::Config(loaded.locate(vec![why.at(at)]));
     token.resolve(loaded.directory()).map(Some).map_err(problem)
+}
+
+/// The set-up link, while there is nobody.
+fn setup(snapshot: &Snapshot, clock: &Clock) -> (Option<Arc<Setup>>, Option<Secret<String>>) {
+    if !snapshot.users.is_empty() {
+        return (None, None);
+    }
+    let (setup, secret) = Setup::new(clock);
+    let link = format!("{}/setup?link={}", snapshot.public_url, secret.expose());
+    (Some(Arc::new(setup)), Some(Secret::new(link)))
 }
 
 /// The key that seals session ids; made at the first start, and kept so that sessions outlive a restart.

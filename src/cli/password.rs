@@ -12,6 +12,9 @@ use std::path::Path;
 /// In characters, for new passwords. Guesses are slowed down, so this only has to keep out the first few thousand.
 const SHORTEST_NEW_PASSWORD: usize = 8;
 
+/// Failures here are counted apart: whoever tries passwords over the network does not keep people from their terminal.
+const TERMINAL: &str = "terminal";
+
 /// The person `name`, after their password was asked for and found right.
 pub(super) async fn verified(name: &str, file: Option<&Path>, context: &Context<'_>) -> anyhow::Result<Person> {
     let password = ask(&format!("Password of {name}: "), file, "--password-file")?;
@@ -21,7 +24,7 @@ pub(super) async fn verified(name: &str, file: Option<&Path>, context: &Context<
 /// The person `name`, if this is their password.
 pub(super) async fn verify(name: &str, password: Secret<String>, context: &Context<'_>) -> anyhow::Result<Person> {
     let Context { store, users, clock, .. } = context;
-    Ok(identity::verify_person(store, users, name, password, clock).await?)
+    Ok(identity::verify_person(store, users, name, Some(TERMINAL), password, clock).await?)
 }
 
 /// A password, from the file or the terminal. `option` is what to write where there is no terminal.

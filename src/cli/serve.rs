@@ -39,8 +39,17 @@ fn use_small_pages() {
     }
 }
 
-/// The one line on standard output, for scripts that wait for it.
-fn announce(addresses: server::Addresses) {
+/// The one line on standard output, for scripts that wait for it; and on standard error, for the one who started a gateway
+/// that has nobody yet, the link that makes them its first admin. Not in the log: logs are kept, and read by others.
+fn announce(started: server::Started) {
+    let server::Started { addresses, setup_link } = started;
+    if let Some(link) = setup_link {
+        let link = link.expose();
+        let _ = writeln!(
+            std::io::stderr(),
+            "\nThere is nobody yet. Within 15 minutes, make the first admin here (the link works once):\n\n    {link}\n"
+        );
+    }
     let mut line = format!("ready agent=http://{}", addresses.agent);
     if let Some(metrics) = addresses.metrics {
         line.push_str(&format!(" metrics=http://{metrics}"));

@@ -7,6 +7,7 @@ use super::password;
 use crate::clock;
 use crate::id;
 use crate::identity::{self, ADMINS, Claims, Keys, Subject};
+use crate::snapshot::BASE_SCOPE;
 use crate::store::{Grant, Revocation};
 use anyhow::{Context as _, bail};
 use std::fmt::Write as _;
@@ -16,8 +17,6 @@ use std::sync::Arc;
 
 /// A longer life is a forgotten token.
 const LONGEST_TTL_S: i64 = 30 * 24 * 60 * 60;
-/// The scope of a token nobody asked more for.
-const BASE_SCOPE: &str = "mcp";
 
 /// Access tokens for clients that cannot log in through a browser.
 #[derive(Debug, clap::Subcommand)]

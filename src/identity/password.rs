@@ -27,6 +27,8 @@ const MOST_PASSES: u32 = 32;
 
 /// Hashes computed at the same time in this process: each takes its memory and a core.
 static AT_ONCE: Semaphore = Semaphore::const_new(2);
+/// Who waits beyond those is told to come back: a hundred at once must not keep the hundred-and-first for minutes.
+static IN_LINE: Semaphore = Semaphore::const_new(32);
 
 /// A password, hashed. Not a secret like the password itself, but nothing to show around either.
 #[derive(Clone)]
@@ -62,6 +64,9 @@ pub enum Error {
         /// Milliseconds since the Unix epoch.
         until_ms: i64,
     },
+    /// Too many at once; the password was not looked at.
+    #[error("too many attempts at once; try again in a moment")]
+    Busy,
     /// A new password that cannot be taken.
     #[error("a password has 1 to {LONGEST_PASSWORD} bytes")]
     Length,
@@ -135,13 +140,16 @@ impl fmt::Debug for PasswordHash {
 /// Finds out whether `password` is that of `name`, at the pace the failures so far allow.
 ///
 /// A pause is short of a lock on purpose: somebody who fails again and again can delay a person, not keep them out.
+/// With `apart`, failures are counted for that alone (a browser the person has logged in with, the terminal): there, what
+/// strangers do to the name does not even delay them.
 ///
 /// # Errors
-/// [`Error::Wrong`], [`Error::Paused`], or the reason why it could not be found out.
+/// [`Error::Wrong`], [`Error::Paused`], [`Error::Busy`], or the reason why it could not be found out.
 pub async fn verify_person(
     store: &Store,
     users: &Users,
     name: &str,
+    apart: Option<&str>,
     password: Secret<String>,
     clock: &Clock,
 ) -> Result<Person, Error> {
@@ -149,7 +157,10 @@ pub async fn verify_person(
     if !super::is_user_name(name) {
         return Err(Error::Wrong);
     }
-    if let Attempt::Locked { until_ms } = store.login_attempt(name, clock.unix_ms()).await? {
+    let _place = IN_LINE.try_acquire().map_err(|_| Error::Busy)?;
+    // A user name has no space in it.
+    let counter = apart.map_or_else(|| name.to_owned(), |apart| format!("{name} {apart}"));
+    if let Attempt::Locked { until_ms } = store.login_attempt(&counter, clock.unix_ms()).await? {
         return Err(Error::Paused { until_ms });
     }
     let person = users.get(name);
@@ -157,7 +168,7 @@ pub async fn verify_person(
     let is_right = check(hash, password).await;
     match person {
         Some(person) if is_right => {
-            store.login_success(name).await?;
+            store.login_success(&counter).await?;
             Ok(person.clone())
         }
         _ => Err(Error::Wrong),
@@ -237,7 +248,7 @@ mod tests {
         let (_dir, store) = store().await;
         let users = users(&[("alice", &["ops"])]);
 
-        let person = verify_person(&store, &users, "alice", secret(PASSWORD), &Clock::manual(0)).await;
+        let person = verify_person(&store, &users, "alice", None, secret(PASSWORD), &Clock::manual(0)).await;
 
         let person = person.unwrap();
         assert_eq!((&*person.name, &*person.groups), ("alice", &["ops".to_owned()][..]));
@@ -248,7 +259,7 @@ mod tests {
         let (_dir, store) = store().await;
         let users = users(&[("alice", &[])]);
         for name in ["alice", "nobody", "", "ALICE", "a b"] {
-            let refused = verify_person(&store, &users, name, secret("wrong"), &Clock::manual(0)).await;
+            let refused = verify_person(&store, &users, name, None, secret("wrong"), &Clock::manual(0)).await;
             assert!(matches!(refused, Err(Error::Wrong)), "{name}: {refused:?}");
         }
         assert_eq!(store.login_state("nobody").await.unwrap().failures, 1);
@@ -259,15 +270,32 @@ mod tests {
         let (_dir, store) = store().await;
         let (users, clock) = (users(&[("alice", &[])]), Clock::manual(0));
         for _ in 0..5 {
-            let refused = verify_person(&store, &users, "alice", secret("wrong"), &clock).await;
+            let refused = verify_person(&store, &users, "alice", None, secret("wrong"), &clock).await;
             assert!(matches!(refused, Err(Error::Wrong)));
         }
 
-        let paused = verify_person(&store, &users, "alice", secret(PASSWORD), &clock).await;
+        let paused = verify_person(&store, &users, "alice", None, secret(PASSWORD), &clock).await;
         assert!(matches!(paused, Err(Error::Paused { until_ms: 1_000 })), "{paused:?}");
 
         clock.advance_ms(1_000);
-        verify_person(&store, &users, "alice", secret(PASSWORD), &clock).await.unwrap();
+        verify_person(&store, &users, "alice", None, secret(PASSWORD), &clock).await.unwrap();
         assert_eq!(store.login_state("alice").await.unwrap().failures, 0);
+    }
+
+    #[tokio::test]
+    async fn what_strangers_do_to_a_name_keeps_nobody_out_who_is_counted_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).await.unwrap();
+        let (users, clock) = (users(&[("alice", &[])]), Clock::manual(0));
+        let attempt = async |apart: Option<&str>, password: &str| {
+            verify_person(&store, &users, "alice", apart, secret(password), &clock).await
+        };
+        while !matches!(attempt(None, "wrong").await, Err(Error::Paused { .. })) {}
+
+        assert!(attempt(Some("browser-1"), PASSWORD).await.is_ok());
+
+        assert!(matches!(attempt(None, PASSWORD).await, Err(Error::Paused { .. })), "strangers still wait");
+        while !matches!(attempt(Some("browser-2"), "wrong").await, Err(Error::Paused { .. })) {}
+        assert!(attempt(Some("browser-1"), PASSWORD).await.is_ok(), "nor does another browser");
     }
 }

@@ -1,27 +1,47 @@
-//! OAuth on the agent listener. Today: the documents that tell a client where a token for a route comes from
-//! (RFC 9728) and our public keys. The flows themselves are a later step.
+//! The OAuth 2.1 authorization server, on the agent listener: one file an endpoint or grant, named as in the RFC.
+//!
+//! A login goes `authorize` → `request` (what is asked for, checked) → `login` → `consent` → a code; what follows is
+//! `token`'s. Clients are `client`'s, whatever they are known from. What browsers keep is `browser`'s.
 
+mod authorize;
+mod browser;
 mod client;
+mod consent;
 mod error;
+mod error_pages;
 mod form;
+mod grants;
 mod jwks;
+mod login;
+mod metadata;
+mod pace;
 mod protected_resource;
+mod record;
+mod redirect;
+mod redirect_uri;
+mod request;
+mod resource;
+mod scope;
+mod setup;
 mod signing;
 
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::fetch::Fetcher;
 use crate::identity::Keys;
+use crate::pages;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use arc_swap::ArcSwap;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+pub use pace::Pace;
+pub use setup::Setup;
 pub use signing::Signing;
 
 /// What the endpoints work with. Clones share all of it.
@@ -41,20 +61,44 @@ pub struct Shared {
     pub fetcher: Fetcher,
     /// What signs the small things that browsers keep for us.
     pub signing: Arc<Signing>,
+    /// How fast one address may begin to log in.
+    pub pace: Arc<Pace>,
+    /// How fast one address may try passwords.
+    pub logins: Arc<Pace>,
+    /// The link for the first person, where there is nobody yet.
+    pub setup: Option<Arc<Setup>>,
 }
 
-/// Every document, and for every other path a 404 that is neither HTML nor a challenge: clients probe many well-known
-/// paths and take anything else for an answer.
+/// Paths that scripts of any web origin may use: they carry no cookie, and what they give is for whoever asks, or for whoever
+/// has the code or secret (OAuth 2.1 §3.2, RFC 9728). A `*` at the end stands for the rest of a path.
+pub const OPEN_TO_SCRIPTS: &[&str] = &["/.well-known/*", "/jwks", "/token", "/register", "/revoke"];
+
+/// Every endpoint and document, and for every other path a 404 that is neither HTML nor a challenge: clients probe many
+/// well-known paths and take anything else for an answer.
 pub fn router(shared: Shared) -> Router {
     Router::new()
         .route("/.well-known/oauth-protected-resource", get(protected_resource::root))
         .route("/.well-known/oauth-protected-resource/mcp/{name}", get(protected_resource::of_route))
+        .route("/.well-known/oauth-authorization-server", get(metadata::get))
+        .route("/.well-known/openid-configuration", get(metadata::get_openid))
         .route("/jwks", get(jwks::get))
+        .route("/authorize", get(authorize::get))
+        .route("/login", get(login::get).post(login::post))
+        .route("/logout", post(login::log_out))
+        .route("/consent", get(consent::get).post(consent::post))
+        .route("/grants", get(grants::get).post(grants::post))
+        .route("/setup", get(setup::get).post(setup::post))
+        .route(pages::STYLE_PATH, get(|| async { pages::style() }))
         .fallback(|| async { not_found() })
         .method_not_allowed_fallback(|| async {
             document(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "method_not_allowed" }))
         })
         .with_state(shared)
+}
+
+/// Whether clients get their tokens here; not where the configuration names another authorization server.
+fn is_served(snapshot: &Snapshot) -> bool {
+    snapshot.config.identity.authorization_server.is_none()
 }
 
 fn not_found() -> Response {

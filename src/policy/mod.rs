@@ -42,6 +42,7 @@ use crate::identity::Principal;
 use crate::jsonrpc::Node;
 use index::Index;
 use rule::{Effect, Fit, Reach, Rule};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A compiled policy.
@@ -125,6 +126,12 @@ impl Policy {
                     && rule.reach(principal, upstream, object, scopes) != Reach::Never
                     && (scopes.is_empty() || !is_hidden(scopes))
             })
+    }
+
+    /// The scopes that rules name, each once, in alphabetical order.
+    pub fn scopes(&self) -> impl Iterator<Item = &str> {
+        let named: BTreeSet<&str> = self.rules.iter().flat_map(|rule| &*rule.who.scopes).map(AsRef::as_ref).collect();
+        named.into_iter()
     }
 
     /// The rules that speak of this upstream, in the order of the file; some may speak of other names there.

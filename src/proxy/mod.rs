@@ -36,7 +36,6 @@ use crate::snapshot::{Route, Snapshot};
 use crate::upstream::{Seal, Sessions, Shared};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use axum::Router;
 use exchange::{End, Exchange};
 use pingora::apps::{HttpServerApp, ReusedHttpStream};
 use pingora::protocols::http::ServerSession;
@@ -48,6 +47,7 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
 pub use ids::Ids;
+pub use route::Pages;
 
 /// Refusals on their way to servers that asked what they may not, at most.
 pub const MAX_REFUSALS: usize = 64;
@@ -77,15 +77,15 @@ pub struct Gateway {
     /// Limits the refusals that are on their way to servers which asked what they may not.
     pub refusals: Arc<Semaphore>,
     /// Our own documents and pages on the agent listener.
-    pub pages: Router,
+    pub pages: Pages,
 }
 
 impl Gateway {
     /// One call, walked through the house.
     async fn pass(&self, exchange: &mut Exchange) -> Result<Outcome, End> {
-        let route = match route::find(exchange)? {
+        let route = match route::find(exchange, &self.pages)? {
             Found::Route(route) => route,
-            Found::Page => return exchange.answer_page(&self.pages).await,
+            Found::Page => return exchange.answer_page(&self.pages.router).await,
             Found::Preflight => return exchange.answer_preflight().await,
         };
         let principal = authenticate::principal(exchange, &route, self).await?;

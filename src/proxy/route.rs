@@ -27,11 +27,15 @@ pub(super) enum Found {
 ///
 /// # Errors
 /// A peer, `Host` or `Origin` that is not ours; an unknown upstream.
-pub(super) fn find(exchange: &mut Exchange) -> Result<Found, Refusal> {
+pub(super) fn find(exchange: &mut Exchange, pages: &Pages) -> Result<Found, Refusal> {
     check_peer(exchange)?;
     let head = exchange.session.req_header();
     check_host(&head.headers, head.uri.authority().map(http::uri::Authority::as_str), &exchange.snapshot)?;
-    let origin = allowed_origin(&head.headers, &exchange.snapshot)?;
+    let origin = match pages.audience(head.uri.path()) {
+        Audience::Scripts => head.headers.contains_key(ORIGIN).then_some(ANY_ORIGIN),
+        Audience::People if head.headers.get(ORIGIN).is_some_and(|origin| origin == "null") => None,
+        _ => allowed_origin(&head.headers, &exchange.snapshot)?,
+    };
     let is_preflight = head.method == Method::OPTIONS
         && origin.is_some()
         && head.headers.contains_key("access-control-request-method");
@@ -51,6 +55,41 @@ pub(super) fn find(exchange: &mut Exchange) -> Result<Found, Refusal> {
     };
     exchange.facts.route = Some(Arc::clone(&route.name));
     Ok(Found::Route(route))
+}
+
+/// The documents and pages of this listener, and for whom each is.
+pub struct Pages {
+    /// Answers every path that is no route.
+    pub router: axum::Router,
+    /// Paths that scripts of any web origin may use, since nothing there goes by a cookie. A `*` at the end stands for the
+    /// rest of a path.
+    pub open_to_scripts: &'static [&'static str],
+}
+
+/// For whom a path is.
+enum Audience {
+    /// MCP clients.
+    Agents,
+    /// OAuth clients, web pages of any origin among them.
+    Scripts,
+    /// People. A page with `Referrer-Policy: no-referrer` sends its own form with `Origin: null` (Fetch standard, "append a
+    /// request `Origin` header"); what tells it from a foreign one stands in the form.
+    People,
+}
+
+const ANY_ORIGIN: http::HeaderValue = http::HeaderValue::from_static("*");
+
+impl Pages {
+    fn audience(&self, path: &str) -> Audience {
+        let is_open = |pattern: &&str| match pattern.strip_suffix('*') {
+            Some(start) => path.starts_with(start),
+            None => path == *pattern,
+        };
+        if self.open_to_scripts.iter().any(is_open) {
+            return Audience::Scripts;
+        }
+        if path == "/mcp" || path.starts_with("/mcp/") { Audience::Agents } else { Audience::People }
+    }
 }
 
 /// Whoever goes around the proxy goes around what it does for us, TLS first of all.

@@ -4,6 +4,7 @@
 //! task must not. WAL lets the reader and other processes go on while somebody writes; `synchronous=FULL` means that a
 //! write which returned survives a power cut.
 
+mod browser;
 mod codes;
 mod grants;
 mod lane;
@@ -107,6 +108,7 @@ impl Sqlite {
     pub(super) async fn purge_expired(&self, at_ms: i64) -> Result<usize, Error> {
         self.write(move |connection| {
             logins::purge(connection, at_ms)?;
+            browser::purge(connection, at_ms)?;
             grants::purge(connection, at_ms)
         })
         .await

@@ -108,7 +108,8 @@ const STEPS: &[&str] = &[
         session    BLOB NOT NULL REFERENCES browser_sessions (digest) ON DELETE CASCADE,
         request    TEXT NOT NULL,      -- what was checked, JSON
         created_at INTEGER NOT NULL,
-        decision   TEXT                -- allow, deny
+        decision   TEXT,               -- allow, deny
+        decided_at INTEGER
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX flows_by_session ON flows (session, created_at);
     -- What a person said yes to, so that they are asked again only for something new.

@@ -1,0 +1,280 @@
+//! `/consent`: whether a client may act for the person who is logged in.
+//!
+//! Only what was checked and stored is shown and decided on; the form that comes back says which request and what answer,
+//! nothing else. It counts in the session it was shown in, once.
+
+use super::browser::{self, LoggedIn};
+use super::client::{Client, Origin};
+use super::form::Form;
+use super::request::{RedirectError, Request};
+use super::signing::Purpose;
+use super::{Shared, error_pages, record, redirect, redirect_uri};
+use crate::pages::{self, Asking};
+use crate::snapshot::Snapshot;
+use crate::store::{self, Choice, Code, Consent, Flow, Subject};
+use crate::web::Caller;
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use ring::digest;
+use std::sync::Arc;
+
+/// A request waits this long for its answer (MCP security best practices: at most ten minutes).
+const WAITS_MS: i64 = 10 * 60 * 1000;
+/// A form that is sent twice gets the same answer twice, within this time. Later the client has used the code, and a second
+/// use would look like theft.
+const SENT_TWICE_MS: i64 = 10 * 1000;
+/// RFC 6749 §4.1.2 has at most ten minutes; a redirect takes a moment.
+const CODE_MS: i64 = 60 * 1000;
+
+/// `GET /consent?flow=…`.
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let snapshot = shared.snapshots.load_full();
+    let logged_in = match logged_in(&shared, &snapshot, &caller, &headers).await {
+        Ok(logged_in) => logged_in,
+        Err(page) => return page,
+    };
+    let form = Form::parse(query.unwrap_or_default().as_bytes()).unwrap_or_default();
+    let (flow, request, client) =
+        match waiting(&shared, &caller, &logged_in, form.get("flow").unwrap_or_default()).await {
+            Ok(found) => found,
+            Err(page) => return page,
+        };
+    if flow.decision.is_some() {
+        return error_pages::answered(&caller);
+    }
+    let page = pages::Consent {
+        user: logged_in.person.name.to_string(),
+        asking: asking(&request, &client),
+        flow: flow.id,
+        csrf: browser::csrf(&shared, &logged_in.session),
+    };
+    pages::answer(StatusCode::OK, &page, form_target(&request).as_deref())
+}
+
+/// `POST /consent`.
+pub(super) async fn post(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let snapshot = shared.snapshots.load_full();
+    let form = match Form::of_body(&headers, &body) {
+        Ok(form) => form,
+        Err(error) => return error_pages::malformed(&caller, error.description),
+    };
+    let logged_in = match logged_in(&shared, &snapshot, &caller, &headers).await {
+        Ok(logged_in) => logged_in,
+        Err(page) => return page,
+    };
+    if !browser::is_csrf(&shared, &logged_in.session, form.get("csrf")) {
+        return error_pages::start_again(&caller);
+    }
+    let Some(choice) = form.get("decision").and_then(Choice::of) else {
+        return error_pages::malformed(&caller, "the form says neither allow nor deny");
+    };
+    let (flow, request, client) =
+        match waiting(&shared, &caller, &logged_in, form.get("flow").unwrap_or_default()).await {
+            Ok(found) => found,
+            Err(page) => return page,
+        };
+    match choice {
+        Choice::Allow => allow(&shared, &snapshot, &caller, &logged_in, &flow.id, &request, &client).await,
+        Choice::Deny => deny(&shared, &snapshot, &caller, &logged_in, &flow.id, &request).await,
+    }
+}
+
+async fn logged_in(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    caller: &Caller,
+    headers: &HeaderMap,
+) -> Result<LoggedIn, Response> {
+    match browser::current(shared, snapshot, headers).await {
+        Ok(Some(logged_in)) => Ok(logged_in),
+        Ok(None) => Err(error_pages::start_again(caller)),
+        Err(error) => Err(error_pages::unavailable(caller, &error)),
+    }
+}
+
+/// The request of this id, if it waits in this session, with its client as it is now.
+pub(super) async fn waiting(
+    shared: &Shared,
+    caller: &Caller,
+    logged_in: &LoggedIn,
+    id: &str,
+) -> Result<(Flow, Request, Client), Response> {
+    let flow = shared.store.flow(id).await.map_err(|error| error_pages::unavailable(caller, &error))?;
+    let is_here = |flow: &Flow| flow.session == logged_in.session.digest;
+    let flow = flow.filter(is_here).ok_or_else(|| error_pages::start_again(caller))?;
+    let age_ms = shared.clock.unix_ms().saturating_sub(flow.created_at_ms);
+    let request = Request::of_json(flow.request.as_bytes()).filter(|_| (0..WAITS_MS).contains(&age_ms));
+    let request = request.ok_or_else(|| error_pages::start_again(caller))?;
+    // Asked anew: a client that was removed, or has changed its document, is not what was checked.
+    let client = Client::find(shared, &request.client).await.ok();
+    let client = client.filter(|client| client.allows_redirect_to(&request.redirect_uri));
+    let client = client.ok_or_else(|| error_pages::start_again(caller))?;
+    Ok((flow, request, client))
+}
+
+/// The person says yes: the client gets a code.
+pub(super) async fn allow(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    caller: &Caller,
+    logged_in: &LoggedIn,
+    flow: &str,
+    request: &Request,
+    client: &Client,
+) -> Response {
+    // A route that is gone by now has nothing to consent to.
+    if !snapshot.routes.values().any(|route| route.resource == request.resource) {
+        return error_pages::start_again(caller);
+    }
+    let decided_at_ms = match decide(shared, caller, logged_in, flow, Choice::Allow).await {
+        Ok(decided_at_ms) => decided_at_ms,
+        Err(page) => return page,
+    };
+    // The same flow gives the same code: a form that was sent twice does not leave a second one lying around.
+    let code = shared.signing.mark(Purpose::Code, flow.as_bytes());
+    match write(shared, snapshot, logged_in, request, client, &code, decided_at_ms).await {
+        Ok(()) => {
+            record::consent(shared, snapshot, caller, logged_in, request, Choice::Allow);
+            redirect::to_client(&redirect::succeeded(snapshot, request, &code))
+        }
+        Err(error) => error_pages::unavailable(caller, &error),
+    }
+}
+
+async fn deny(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    caller: &Caller,
+    logged_in: &LoggedIn,
+    flow: &str,
+    request: &Request,
+) -> Response {
+    if let Err(page) = decide(shared, caller, logged_in, flow, Choice::Deny).await {
+        return page;
+    }
+    record::consent(shared, snapshot, caller, logged_in, request, Choice::Deny);
+    // They have just seen where they are sent.
+    let error = request.error("access_denied", "the person said no");
+    redirect::to_client(&redirect::failed(snapshot, &error))
+}
+
+/// Writes the choice, and gives its time. Another choice than before, or the same one long after, is no answer any more.
+async fn decide(
+    shared: &Shared,
+    caller: &Caller,
+    logged_in: &LoggedIn,
+    flow: &str,
+    choice: Choice,
+) -> Result<i64, Response> {
+    let now_ms = shared.clock.unix_ms();
+    let decided = shared.store.decide_flow(flow, logged_in.session.digest, choice, now_ms).await;
+    match decided.map_err(|error| error_pages::unavailable(caller, &error))? {
+        Some((counts, at_ms)) if counts == choice && now_ms.saturating_sub(at_ms) < SENT_TWICE_MS => Ok(at_ms),
+        Some(_) => Err(error_pages::answered(caller)),
+        None => Err(error_pages::start_again(caller)),
+    }
+}
+
+async fn write(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    logged_in: &LoggedIn,
+    request: &Request,
+    client: &Client,
+    code: &str,
+    decided_at_ms: i64,
+) -> Result<(), store::Error> {
+    let user = &logged_in.person.name;
+    let consent = Consent {
+        user: Arc::clone(user),
+        client: Arc::clone(&client.id),
+        redirect_host: redirect_uri::sent_to(&request.redirect_uri),
+        resource: request.resource.clone(),
+        metadata_sha256: client.metadata_sha256,
+        scopes: request.scopes.clone(),
+        given_at_ms: decided_at_ms,
+    };
+    shared.store.insert_consent(consent).await?;
+    let code = Code {
+        digest: digest::digest(&digest::SHA256, code.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes"),
+        issuer: Arc::clone(&snapshot.public_url),
+        subject: Subject::User(Arc::clone(user)),
+        client: Arc::clone(&client.id),
+        resource: request.resource.as_str().into(),
+        scopes: request.scopes.as_slice().into(),
+        password_mark: Some(Arc::clone(&logged_in.person.password_mark)),
+        redirect_uri: request.redirect_uri.clone(),
+        challenge: request.challenge.clone(),
+        expires_at_ms: decided_at_ms.saturating_add(CODE_MS),
+    };
+    shared.store.insert_code(code).await
+}
+
+// === what was consented to ===
+
+/// Whether the person has said yes to just this before: the same client that says the same of itself, the same host, the
+/// same resource, no further scope. A program on a computer is asked about each time: any program can be it.
+pub(super) async fn was_given(
+    shared: &Shared,
+    logged_in: &LoggedIn,
+    request: &Request,
+    client: &Client,
+) -> Result<bool, store::Error> {
+    if redirect_uri::is_loopback(&request.redirect_uri) {
+        return Ok(false);
+    }
+    let host = redirect_uri::sent_to(&request.redirect_uri);
+    let given = shared.store.consent(&logged_in.person.name, &client.id, &host, &request.resource).await?;
+    Ok(given.is_some_and(|given| {
+        given.metadata_sha256 == client.metadata_sha256
+            && request.scopes.iter().all(|scope| given.scopes.contains(scope))
+    }))
+}
+
+/// Whether the person has let this client send them there before, for any resource.
+pub(super) async fn is_known_address(shared: &Shared, logged_in: &LoggedIn, error: &RedirectError) -> bool {
+    let host = redirect_uri::sent_to(&error.redirect_uri);
+    let snapshot = shared.snapshots.load_full();
+    for route in snapshot.routes.values() {
+        let given = shared.store.consent(&logged_in.person.name, &error.client, &host, &route.resource).await;
+        if matches!(given, Ok(Some(_))) {
+            return true;
+        }
+    }
+    false
+}
+
+// === what is shown ===
+
+/// Who asks for what, as the pages show it.
+pub(super) fn asking(request: &Request, client: &Client) -> Asking {
+    Asking {
+        client: client.name.clone().unwrap_or_else(|| client.id.to_string()),
+        client_id: client.id.to_string(),
+        vouched_by: (client.origin == Origin::Document).then(|| redirect_uri::sent_to(&client.id)),
+        is_configured: client.origin == Origin::Configured,
+        sent_to: redirect_uri::sent_to(&request.redirect_uri),
+        is_loopback: redirect_uri::is_loopback(&request.redirect_uri),
+        route: request.route.clone(),
+        resource: request.resource.clone(),
+        scopes: request.scopes.clone(),
+    }
+}
+
+/// Where a form of the pages may lead in the end: browsers hold the redirect to the client to `form-action`, too.
+pub(super) fn form_target(request: &Request) -> Option<String> {
+    redirect_uri::form_action(&request.redirect_uri)
+}

@@ -1,0 +1,126 @@
+//! `/grants`: what a person let act for them, and taking it back.
+
+use super::browser::{self, Browser, LoggedIn};
+use super::client::Client;
+use super::form::Form;
+use super::{Shared, error_pages, login, record, redirect};
+use crate::clock;
+use crate::pages::{self, GrantRow};
+use crate::snapshot::Snapshot;
+use crate::store::{self, Grant, Subject};
+use crate::web::Caller;
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use std::sync::Arc;
+
+/// More rows are no page to read.
+const MAX_SHOWN: usize = 200;
+
+/// `GET /grants`.
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let snapshot = shared.snapshots.load_full();
+    let logged_in = match browser::current(&shared, &snapshot, &headers).await {
+        Ok(Some(logged_in)) => logged_in,
+        Ok(None) => return login::page_for(&shared, &snapshot, &Browser::of(&snapshot, &headers), None),
+        Err(error) => return error_pages::unavailable(&caller, &error),
+    };
+    let query = Form::parse(query.unwrap_or_default().as_bytes()).unwrap_or_default();
+    match rows(&shared, &snapshot, &logged_in).await {
+        Ok(grants) => {
+            let page = pages::Grants {
+                user: logged_in.person.name.to_string(),
+                csrf: browser::csrf(&shared, &logged_in.session),
+                grants,
+                notice: query.has("revoked").then(|| "Revoked. Its tokens no longer open anything.".to_owned()),
+            };
+            pages::answer(StatusCode::OK, &page, None)
+        }
+        Err(error) => error_pages::unavailable(&caller, &error),
+    }
+}
+
+async fn rows(shared: &Shared, snapshot: &Snapshot, logged_in: &LoggedIn) -> Result<Vec<GrantRow>, store::Error> {
+    let subject = Subject::User(Arc::clone(&logged_in.person.name));
+    let now_ms = shared.clock.unix_ms();
+    let grants = shared.store.grants_of(&subject).await?;
+    let in_force = grants.into_iter().filter(|grant| {
+        let is_of_password = grant.password_mark.as_ref().is_none_or(|mark| *mark == logged_in.person.password_mark);
+        grant.revoked.is_none() && now_ms < grant.expires_at_ms && is_of_password
+    });
+    let mut rows = Vec::new();
+    for grant in in_force.take(MAX_SHOWN) {
+        rows.push(row(shared, snapshot, grant).await);
+    }
+    Ok(rows)
+}
+
+async fn row(shared: &Shared, snapshot: &Snapshot, grant: Grant) -> GrantRow {
+    // A document would have to be fetched; its URL says enough.
+    let known =
+        if grant.client.starts_with("https://") { None } else { Client::find(shared, &grant.client).await.ok() };
+    let route = snapshot.routes.values().find(|route| *route.resource == *grant.resource);
+    GrantRow {
+        id: grant.id.to_string(),
+        client: known.and_then(|client| client.name).unwrap_or_else(|| grant.client.to_string()),
+        client_id: grant.client.to_string(),
+        route: route.map_or_else(|| grant.resource.to_string(), |route| route.name.to_string()),
+        scopes: grant.scopes.join(" "),
+        made_by: grant.made_by,
+        since: clock::rfc3339(grant.created_at_ms),
+        until: clock::rfc3339(grant.expires_at_ms),
+    }
+}
+
+/// `POST /grants`: revokes one.
+pub(super) async fn post(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let snapshot = shared.snapshots.load_full();
+    let form = match Form::of_body(&headers, &body) {
+        Ok(form) => form,
+        Err(error) => return error_pages::malformed(&caller, error.description),
+    };
+    let logged_in = match browser::current(&shared, &snapshot, &headers).await {
+        Ok(Some(logged_in)) => logged_in,
+        Ok(None) => return error_pages::start_again(&caller),
+        Err(error) => return error_pages::unavailable(&caller, &error),
+    };
+    if !browser::is_csrf(&shared, &logged_in.session, form.get("csrf")) {
+        return error_pages::start_again(&caller);
+    }
+    match revoke(&shared, &snapshot, &caller, &logged_in, form.get("grant").unwrap_or_default()).await {
+        Ok(()) => redirect::within("/grants?revoked"),
+        Err(error) => error_pages::unavailable(&caller, &error),
+    }
+}
+
+/// Ends the grant if it is this person's. Somebody else's is left alone, without saying that it exists.
+async fn revoke(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    caller: &Caller,
+    logged_in: &LoggedIn,
+    id: &str,
+) -> Result<(), store::Error> {
+    let subject = Subject::User(Arc::clone(&logged_in.person.name));
+    let Some(grant) = shared.store.grant(id).await?.filter(|grant| grant.subject == subject) else {
+        return Ok(());
+    };
+    let now_ms = shared.clock.unix_ms();
+    shared.store.revoke_grant(&grant.id, &subject.to_string(), now_ms).await?;
+    // Taking it back means to be asked again.
+    shared.store.forget_consents(&logged_in.person.name, &grant.client).await?;
+    record::revoked(shared, snapshot, caller, &grant);
+    Ok(())
+}

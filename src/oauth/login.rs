@@ -1,0 +1,221 @@
+//! `/login` and `/logout`: a person, a password, a session.
+
+use super::browser::{self, Browser};
+use super::client::Client;
+use super::form::Form;
+use super::request::Request;
+use super::signing::Purpose;
+use super::{Shared, authorize, consent, error_pages, record, redirect};
+use crate::identity::{self, PasswordError};
+use crate::pages;
+use crate::secret::Secret;
+use crate::snapshot::Snapshot;
+use crate::web::Caller;
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+
+/// A login form may be sent back this long after it was made.
+const TICKET_MS: i64 = 60 * 60 * 1000;
+
+/// What a login form carries along, signed: for which browser it was made, when, and what was asked for.
+#[derive(Debug, Serialize, Deserialize)]
+struct Ticket {
+    browser: String,
+    at_ms: i64,
+    request: Option<Request>,
+}
+
+/// `GET /login`: without a request, or (`?flow=`) to answer a waiting one as somebody else.
+pub(super) async fn get(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let snapshot = shared.snapshots.load_full();
+    let logged_in = match browser::current(&shared, &snapshot, &headers).await {
+        Ok(logged_in) => logged_in,
+        Err(error) => return error_pages::unavailable(&caller, &error),
+    };
+    let browser = Browser::of(&snapshot, &headers);
+    let Some(logged_in) = logged_in else {
+        return page_for(&shared, &snapshot, &browser, None);
+    };
+    let query = Form::parse(query.unwrap_or_default().as_bytes()).unwrap_or_default();
+    let Some(flow) = query.get("flow") else {
+        return redirect::within("/grants");
+    };
+    match consent::waiting(&shared, &caller, &logged_in, flow).await {
+        Ok((_, request, client)) => page_for(&shared, &snapshot, &browser, Some((request, &client))),
+        Err(page) => page,
+    }
+}
+
+/// The login page, for a request where there is one.
+pub(super) fn page_for(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    browser: &Browser,
+    request: Option<(Request, &Client)>,
+) -> Response {
+    let asking = request.as_ref().map(|(request, client)| consent::asking(request, client));
+    let target = request.as_ref().and_then(|(request, _)| consent::form_target(request));
+    let ticket = Ticket {
+        browser: browser.digest(),
+        at_ms: shared.clock.unix_ms(),
+        request: request.map(|(request, _)| request),
+    };
+    let page = pages::Login { asking, ticket: sign(shared, &ticket), username: String::new(), problem: None };
+    let mut response = pages::answer(StatusCode::OK, &page, target.as_deref());
+    if let Some(cookie) = browser.to_set(snapshot) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+fn sign(shared: &Shared, ticket: &Ticket) -> String {
+    let text = serde_json::to_vec(ticket).expect("texts and numbers can be written as JSON");
+    shared.signing.sign(Purpose::Ticket, &text)
+}
+
+/// The ticket of a form that was made here, for this browser, not long ago.
+fn open(shared: &Shared, snapshot: &Snapshot, headers: &HeaderMap, form: &Form) -> Option<Ticket> {
+    let text = shared.signing.open(Purpose::Ticket, form.get("ticket")?)?;
+    let ticket: Ticket = serde_json::from_slice(&text).ok()?;
+    let age_ms = shared.clock.unix_ms().saturating_sub(ticket.at_ms);
+    let is_of_browser = ticket.browser == Browser::of(snapshot, headers).digest();
+    (is_of_browser && (0..TICKET_MS).contains(&age_ms)).then_some(ticket)
+}
+
+/// `POST /login`.
+pub(super) async fn post(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let snapshot = shared.snapshots.load_full();
+    let form = match Form::of_body(&headers, &body) {
+        Ok(form) => form,
+        Err(error) => return error_pages::malformed(&caller, error.description),
+    };
+    let Some(ticket) = open(&shared, &snapshot, &headers, &form) else {
+        return error_pages::start_again(&caller);
+    };
+    let (name, password) = (form.get("username").unwrap_or_default(), form.get("password").unwrap_or_default());
+    let verified = if shared.logins.admit(caller.address, shared.clock.unix_ms()) {
+        let counter = browser::device_of(&shared, &snapshot, &headers, name);
+        let password = Secret::new(password.to_owned());
+        identity::verify_person(&shared.store, &snapshot.users, name, counter.as_deref(), password, &shared.clock).await
+    } else {
+        Err(PasswordError::Busy)
+    };
+    let person = match verified {
+        Ok(person) => person,
+        Err(error) => {
+            record::login_failed(&shared, &snapshot, &caller, name, &error);
+            return again(&shared, &ticket, name, &error).await;
+        }
+    };
+    let (logged_in, cookies) = match browser::log_in(&shared, &snapshot, &person).await {
+        Ok(done) => done,
+        Err(error) => return error_pages::unavailable(&caller, &error),
+    };
+    record::login_succeeded(&shared, &snapshot, &caller, &person.name);
+    end_former(&shared, &snapshot, &headers).await;
+    let mut response = match ticket.request {
+        None => redirect::within("/grants"),
+        Some(request) => match Client::find(&shared, &request.client).await {
+            Ok(client) if client.allows_redirect_to(&request.redirect_uri) => {
+                authorize::go_on(&shared, &snapshot, &caller, &logged_in, request.logged_in(), &client).await
+            }
+            _ => error_pages::start_again(&caller),
+        },
+    };
+    for cookie in cookies {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+    response
+}
+
+/// The session the browser had before is over.
+async fn end_former(shared: &Shared, snapshot: &Snapshot, headers: &HeaderMap) {
+    if let Ok(Some(former)) = browser::current(shared, snapshot, headers).await
+        && let Err(error) = shared.store.end_browser_session(former.session.digest).await
+    {
+        tracing::warn!(%error, "the former session of a browser could not be ended");
+    }
+}
+
+/// The form once more, with what was wrong. Which of name and password it was is not said.
+async fn again(shared: &Shared, ticket: &Ticket, name: &str, error: &PasswordError) -> Response {
+    let (status, problem, wait_s) = match error {
+        PasswordError::Paused { until_ms } => {
+            let wait_s = until_ms.saturating_sub(shared.clock.unix_ms()).max(0) / 1000 + 1;
+            let problem = format!("Too many failed attempts. Try again in {}.", people_time(wait_s));
+            (StatusCode::TOO_MANY_REQUESTS, problem, Some(wait_s))
+        }
+        PasswordError::Busy => {
+            let problem = "Too many attempts at once. Wait a moment, then try again.".to_owned();
+            (StatusCode::TOO_MANY_REQUESTS, problem, Some(5))
+        }
+        PasswordError::Wrong | PasswordError::Length => {
+            (StatusCode::FORBIDDEN, "Name and password do not match.".to_owned(), None)
+        }
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "Logging in does not work right now. Try again later.".to_owned(), None),
+    };
+    let mut asking = None;
+    if let Some(request) = &ticket.request
+        && let Ok(client) = Client::find(shared, &request.client).await
+    {
+        asking = Some(consent::asking(request, &client));
+    }
+    let page = pages::Login { asking, ticket: sign(shared, ticket), username: name.to_owned(), problem: Some(problem) };
+    let target = ticket.request.as_ref().and_then(consent::form_target);
+    let mut response = pages::answer(status, &page, target.as_deref());
+    if let Some(wait_s) = wait_s {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait_s));
+    }
+    response
+}
+
+fn people_time(seconds: i64) -> String {
+    match seconds {
+        ..=1 => "a second".to_owned(),
+        2..=90 => format!("{seconds} seconds"),
+        _ => format!("{} minutes", (seconds + 59) / 60),
+    }
+}
+
+/// `POST /logout`.
+pub(super) async fn log_out(
+    State(shared): State<Shared>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let snapshot = shared.snapshots.load_full();
+    let form = match Form::of_body(&headers, &body) {
+        Ok(form) => form,
+        Err(error) => return error_pages::malformed(&caller, error.description),
+    };
+    match browser::current(&shared, &snapshot, &headers).await {
+        Err(error) => return error_pages::unavailable(&caller, &error),
+        Ok(None) => {}
+        Ok(Some(logged_in)) => {
+            if !browser::is_csrf(&shared, &logged_in.session, form.get("csrf")) {
+                return error_pages::start_again(&caller);
+            }
+            if let Err(error) = shared.store.end_browser_session(logged_in.session.digest).await {
+                return error_pages::unavailable(&caller, &error);
+            }
+        }
+    }
+    let mut response = error_pages::logged_out();
+    response.headers_mut().append(header::SET_COOKIE, browser::forget(&snapshot));
+    response
+}

@@ -1,0 +1,82 @@
+//! What the pages put into the audit log. Never a password, a code or a token; a name only where it is somebody's.
+
+use super::Shared;
+use super::browser::LoggedIn;
+use super::request::Request;
+use crate::audit::{Event, Kind, Subject, Who};
+use crate::identity::PasswordError;
+use crate::snapshot::Snapshot;
+use crate::store::{Choice, Grant};
+use crate::web::Caller;
+
+/// What people use when no OAuth client is involved.
+const BROWSER: &str = "browser";
+
+fn event<'a>(kind: Kind, snapshot: &'a Snapshot, caller: &'a Caller, peer: Option<&'a str>) -> Event<'a> {
+    Event { request: Some(&caller.request), peer, snapshot: Some(&snapshot.hash), ..Event::new(kind) }
+}
+
+fn person<'a>(snapshot: &'a Snapshot, name: &'a str, client: &'a str, grant: Option<&'a str>) -> Who<'a> {
+    Who { issuer: &snapshot.public_url, subject: Subject::User(name), client, grant, person: None }
+}
+
+fn address(caller: &Caller) -> Option<String> {
+    caller.address.map(|address| address.to_string())
+}
+
+/// A person has logged in.
+pub(super) fn login_succeeded(shared: &Shared, snapshot: &Snapshot, caller: &Caller, name: &str) {
+    let peer = address(caller);
+    shared.audit.record_later(Event {
+        principal: Some(person(snapshot, name, BROWSER, None)),
+        ..event(Kind::LoginSucceeded, snapshot, caller, peer.as_deref())
+    });
+}
+
+/// Somebody has not. What they typed as a name is recorded only if it is one: people type passwords there.
+pub(super) fn login_failed(shared: &Shared, snapshot: &Snapshot, caller: &Caller, name: &str, error: &PasswordError) {
+    let peer = address(caller);
+    let code = match error {
+        PasswordError::Wrong | PasswordError::Length => "login.wrong",
+        PasswordError::Paused { .. } => "login.paused",
+        PasswordError::Busy => "login.busy",
+        _ => "login.unavailable",
+    };
+    let known = snapshot.users.get(name);
+    shared.audit.record_stranger(Event {
+        object: known.map(|person| &*person.name),
+        code: Some(code),
+        ..event(Kind::LoginFailed, snapshot, caller, peer.as_deref())
+    });
+}
+
+/// A person has said yes or no to a client.
+pub(super) fn consent(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    caller: &Caller,
+    logged_in: &LoggedIn,
+    request: &Request,
+    choice: Choice,
+) {
+    let peer = address(caller);
+    let kind = match choice {
+        Choice::Allow => Kind::ConsentGiven,
+        Choice::Deny => Kind::ConsentDenied,
+    };
+    shared.audit.record_later(Event {
+        principal: Some(person(snapshot, &logged_in.person.name, &request.client, None)),
+        route: Some(&request.route),
+        ..event(kind, snapshot, caller, peer.as_deref())
+    });
+}
+
+/// A person has taken a grant back.
+pub(super) fn revoked(shared: &Shared, snapshot: &Snapshot, caller: &Caller, grant: &Grant) {
+    let peer = address(caller);
+    shared.audit.record_later(Event {
+        principal: Some(person(snapshot, grant.subject.name(), &grant.client, Some(&grant.id))),
+        detail: Some("revoked on the page of grants"),
+        ..event(Kind::TokenRevoked, snapshot, caller, peer.as_deref())
+    });
+}

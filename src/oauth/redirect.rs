@@ -1,0 +1,57 @@
+//! Sending a browser on: within this gateway, or back to a client (RFC 6749 §4.1.2, RFC 9207).
+
+use super::request::{RedirectError, Request};
+use crate::snapshot::Snapshot;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use url::form_urlencoded;
+
+/// To another page of ours. 303: what follows is a GET, and a password that was posted is not posted again
+/// (RFC 9700 §4.12).
+pub(super) fn within(path: &str) -> Response {
+    see_other(path)
+}
+
+/// To a client.
+pub(super) fn to_client(url: &str) -> Response {
+    see_other(url)
+}
+
+fn see_other(location: &str) -> Response {
+    let Ok(location) = HeaderValue::try_from(location) else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let fixed = |name, value| (name, HeaderValue::from_static(value));
+    let headers = [
+        (header::LOCATION, location),
+        fixed(header::CACHE_CONTROL, "no-store"),
+        fixed(header::REFERRER_POLICY, "no-referrer"),
+        fixed(HeaderName::from_static("x-content-type-options"), "nosniff"),
+    ];
+    (StatusCode::SEE_OTHER, headers).into_response()
+}
+
+/// The client's URL with a code in it.
+pub(super) fn succeeded(snapshot: &Snapshot, request: &Request, code: &str) -> String {
+    url(snapshot, &request.redirect_uri, request.state.as_deref(), &[("code", code)])
+}
+
+/// The client's URL with an error in it.
+pub(super) fn failed(snapshot: &Snapshot, error: &RedirectError) -> String {
+    let more = [("error", error.code), ("error_description", &*error.description)];
+    url(snapshot, &error.redirect_uri, error.state.as_deref(), &more)
+}
+
+/// What the URI has already stays as it is; `state` and `iss` go along each time.
+fn url(snapshot: &Snapshot, redirect_uri: &str, state: Option<&str>, more: &[(&str, &str)]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(more);
+    query.extend_pairs(state.map(|state| ("state", state)));
+    query.append_pair("iss", &snapshot.public_url);
+    let joint = match redirect_uri.split_once('?') {
+        None => "?",
+        Some((_, "")) => "",
+        Some(_) => "&",
+    };
+    format!("{redirect_uri}{joint}{}", query.finish())
+}
