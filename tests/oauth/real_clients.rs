@@ -2,10 +2,9 @@
 //! token, list, call, refresh, revocation, and the login after it. What they claim is checked at the wire and in the audit
 //! log.
 
-mod desk;
 mod programs;
 
-use desk::Desk;
+use super::desk::Desk;
 use programs::{Codex, Inspector, McpRemote, Program, Provider};
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! The clients, each as its people run it, with a home of its own.
 
-use super::desk::Desk;
+use crate::oauth::desk::Desk;
 use crate::support::dialogue::Dialogue;
 use crate::support::process::{self, Finished};
 use crate::support::sdk::{self, Tool};

@@ -65,8 +65,8 @@ impl Desk {
     #[track_caller]
     pub(crate) fn wait_until_expired(&self) {
         let token = self.latest_token();
-        let end = claims(&token)["exp"].as_u64().expect("a token has an end");
-        wait_for("the end of the access token", || Clock::system().unix_seconds() >= end);
+        let end = claims(&token)["exp"].as_i64().expect("a token has an end");
+        wait_for("the end of the access token", || Clock::System.unix_seconds() >= end);
         self.assert_refused(&token);
     }
 
