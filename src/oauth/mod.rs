@@ -3,9 +3,12 @@
 //! A login goes `authorize` → `request` (what is asked for, checked) → `login` → `consent` → a code; what follows is
 //! `token`'s. Clients are `client`'s, whatever they are known from. What browsers keep is `browser`'s.
 
+mod authorization_code;
 mod authorize;
 mod browser;
 mod client;
+mod client_authentication;
+mod client_credentials;
 mod consent;
 mod error;
 mod error_pages;
@@ -15,15 +18,19 @@ mod jwks;
 mod login;
 mod metadata;
 mod pace;
+mod post;
 mod protected_resource;
 mod record;
 mod redirect;
 mod redirect_uri;
+mod refresh_token;
 mod request;
 mod resource;
 mod scope;
 mod setup;
 mod signing;
+mod successor;
+mod token;
 
 use crate::audit::Audit;
 use crate::clock::Clock;
@@ -82,6 +89,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/.well-known/oauth-authorization-server", get(metadata::get))
         .route("/.well-known/openid-configuration", get(metadata::get_openid))
         .route("/jwks", get(jwks::get))
+        .route("/token", post(token::post))
         .route("/authorize", get(authorize::get))
         .route("/login", get(login::get).post(login::post))
         .route("/logout", post(login::log_out))

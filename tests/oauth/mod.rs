@@ -1,7 +1,24 @@
-//! The authorization server, from outside: what clients, people and attackers meet.
+//! The OAuth 2.1 authorization server: what clients and people get, and what attackers do not.
 
-mod desk;
-
+mod authorize;
 mod conformance;
+mod consent;
+mod desk;
+mod discovery;
+mod grants;
+mod login;
 mod real_clients;
+mod scripts;
+mod setup;
 mod strict_client;
+
+use crate::support::gate::Gate;
+use crate::support::gateway::in_front_of;
+
+/// Everything of `up` for everybody.
+const RULES: &str = "- { name: all, tools: [\"up/*\"], allow: {} }";
+
+/// A gateway with these further top-level keys in front of a recorder.
+fn gate(top: &str) -> Gate {
+    Gate::with(|url| format!("{top}\n{}", in_front_of(url, RULES)))
+}

@@ -24,6 +24,8 @@ pub(crate) mod http2;
 pub(crate) mod invariants;
 /// An authorization server that signs whatever a test wants.
 pub(crate) mod issuer;
+/// An OAuth client of a test.
+pub(crate) mod oauth;
 /// A user at their browser.
 pub(crate) mod person;
 /// Child processes that end with the test.
