@@ -1,11 +1,14 @@
 //! Pages for people: templates that escape everything by themselves, and the headers that keep a page to itself.
 //!
 //! What a page shows stands here as a struct; how it looks, in the `.html` file of the same name and in `style.css`.
-//! No page needs a script, and none loads anything from elsewhere.
+//! No page needs a script, and none loads anything from elsewhere. What clients say of themselves goes through `text`.
+
+mod text;
 
 use askama::Template;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use url::{Host, Url};
 
 /// Who asks a person for access, and to what: shown where they log in and where they consent.
 #[derive(Clone, Debug)]
@@ -18,7 +21,8 @@ pub struct Asking {
     pub vouched_by: Option<String>,
     /// Whether whoever runs this gateway wrote the client into the configuration.
     pub is_configured: bool,
-    /// Where the person, and with them the access, is sent: the host of the redirect URI, or its scheme for an app's own.
+    /// Where the person, and with them the access, is sent: the host of the redirect URI, or for an app's own scheme that and its
+    /// colon (`cursor:`).
     pub sent_to: String,
     /// Whether that is a program on the person's own computer, which any program there could be.
     pub is_loopback: bool,
@@ -125,10 +129,18 @@ pub struct Setup {
 pub const STYLE: &str = include_str!("style.css");
 /// Where the pages look for it.
 pub const STYLE_PATH: &str = "/assets/style.css";
+/// The picture in the browser's tab, at [`ICON_PATH`].
+pub const ICON: &str = include_str!("icon.svg");
+/// Where the pages look for it.
+pub const ICON_PATH: &str = "/assets/icon.svg";
 
-/// A page as an answer. `form_target` is where, beside this gateway, its forms may lead: browsers hold a redirect after a
-/// form to the same rule (CSP 3, `form-action`).
-pub fn answer(status: StatusCode, page: &impl Template, form_target: Option<&str>) -> Response {
+/// What a page may do: nothing but show itself in our style and send its forms to us.
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'";
+
+/// A page as an answer. `redirect_uri` is where, beside this gateway, its forms may lead: browsers hold a redirect after
+/// a form to the same rule (CSP 3, `form-action`), so the page whose form ends at a client has to name it.
+pub fn answer(status: StatusCode, page: &impl Template, redirect_uri: Option<&str>) -> Response {
     let Ok(html) = page.render() else {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
@@ -142,33 +154,84 @@ pub fn answer(status: StatusCode, page: &impl Template, form_target: Option<&str
         (header::REFERRER_POLICY, "no-referrer"),
         (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-        (HeaderName::from_static("permissions-policy"), "interest-cohort=()"),
+        (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=(), payment=()"),
     ];
     for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    headers.insert(header::CONTENT_SECURITY_POLICY, policy(form_target));
+    headers.insert(header::CONTENT_SECURITY_POLICY, policy(redirect_uri));
     response
 }
 
 /// The style sheet as an answer.
 pub fn style() -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, "text/css; charset=utf-8"),
-        (header::CACHE_CONTROL, "public, max-age=300"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    ];
-    (headers, STYLE).into_response()
+    asset("text/css; charset=utf-8", STYLE)
 }
 
-fn policy(form_target: Option<&str>) -> HeaderValue {
-    let more = form_target.map(|target| format!(" {target}")).unwrap_or_default();
-    let policy = format!(
-        "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'{more}; base-uri 'none'; frame-ancestors 'none'"
-    );
-    HeaderValue::try_from(policy).unwrap_or_else(|_| {
-        HeaderValue::from_static(
-            "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-        )
-    })
+/// The picture in the browser's tab as an answer.
+pub fn icon() -> Response {
+    asset("image/svg+xml", ICON)
 }
+
+fn asset(kind: &'static str, text: &'static str) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "public, max-age=300"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // Opened by itself, a picture in SVG is a document, too.
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
+    (headers, text).into_response()
+}
+
+fn policy(redirect_uri: Option<&str>) -> HeaderValue {
+    let policy = redirect_uri.and_then(form_source).map(|source| format!("{POLICY} {source}"));
+    let policy = policy.and_then(|policy| HeaderValue::try_from(policy).ok());
+    policy.unwrap_or(HeaderValue::from_static(POLICY))
+}
+
+/// The narrowest source of CSP that a redirect to this URI matches: its origin, or the scheme of an app. `None` for what
+/// no form of ours may lead to; the browser then stops there.
+fn form_source(redirect_uri: &str) -> Option<String> {
+    let uri = Url::parse(redirect_uri).ok()?;
+    if !matches!(uri.scheme(), "http" | "https") {
+        return is_harmless(&uri).then(|| format!("{}:", uri.scheme()));
+    }
+    match uri.host()? {
+        // A source cannot name it: the grammar has no brackets (CSP 3 §2.3.1).
+        Host::Ipv6(_) => Some(format!("{}:", uri.scheme())),
+        // URLs take more characters in a host than a source may have; `;` would end the directive, `*` open it.
+        Host::Domain(host) if !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)) => None,
+        _ => Some(uri.origin().ascii_serialization()),
+    }
+}
+
+/// Whether following a link there runs nothing and reads no file of this computer.
+fn is_harmless(uri: &Url) -> bool {
+    let harmful = ["about", "blob", "data", "file", "filesystem", "javascript", "vbscript", "view-source"];
+    !harmful.contains(&uri.scheme())
+}
+
+// === impl Asking ===
+
+impl Asking {
+    /// Whether the person is sent to an app of their device, by a scheme of its own.
+    fn is_app(&self) -> bool {
+        self.sent_to.ends_with(':')
+    }
+}
+
+// === impl Message ===
+
+impl Message {
+    /// The link, if it leads to a page of ours or to where a browser may be sent.
+    fn safe_link(&self) -> Option<&(String, String)> {
+        let (href, _) = self.link.as_ref()?;
+        let is_ours = href.starts_with('/') && !href.starts_with("//") && !href.contains('\\');
+        (is_ours || Url::parse(href).is_ok_and(|uri| is_harmless(&uri))).then_some(self.link.as_ref()?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

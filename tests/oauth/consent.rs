@@ -131,3 +131,20 @@ fn as_35_who_said_yes_is_asked_again_only_for_something_new() {
     assert!(is_asked(client.ask(&gateway, "up").with("prompt", "consent")), "the client wants it");
     assert!(!is_asked(client.ask(&gateway, "up")));
 }
+
+#[test]
+fn the_question_can_be_answered_as_somebody_else() {
+    let Gate { gateway, .. } = gate("");
+    let client = Client::register(&gateway);
+    let (mut browser, page, asked) = asked(&gateway, &client);
+    let (action, fields) = page.logout();
+
+    let login = browser.post(&action, &fields);
+    let question = browser.submit(&login, &[("username", "bob"), ("password", &password("bob"))]);
+
+    assert!(question.text().contains("bob") && !question.text().contains("alice"));
+    let back = browser.submit(&question, &[("decision", "allow")]).callback();
+    Tokens::of(&token(&gateway, &client.redeem(&parameter(&back, "code").unwrap(), &asked.verifier)));
+    let given = gateway.audit().into_iter().find(|record| record["event"] == "consent.given").unwrap();
+    assert_eq!(given["principal"]["subject"], json!("user:bob"), "{given}");
+}

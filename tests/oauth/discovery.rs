@@ -136,4 +136,6 @@ fn where_another_authorization_server_is_named_this_one_is_not_there() {
     for path in ["/token", "/register", "/revoke", "/introspect"] {
         assert_eq!(Request::post(path).body("a=b").send(gateway.agent).status, 404, "{path}");
     }
+    // People still take back what they let act for them.
+    assert_eq!(Request::get("/grants").send(gateway.agent).status, 200);
 }

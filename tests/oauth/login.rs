@@ -99,9 +99,8 @@ fn o_26_logging_out_ends_the_session_everywhere_and_needs_its_own_form() {
     assert!(is_logged_in(&mut browser));
 
     let page = browser.get("/grants");
-    let out = page.filled(&[]).1;
-    let csrf = out.iter().find(|(name, _)| name == "csrf").unwrap().1.clone();
-    assert_eq!(browser.post("/logout", &[("csrf".to_owned(), csrf)]).status(), 200);
+    let (action, fields) = page.logout();
+    assert_eq!(browser.post(&action, &fields).status(), 200);
 
     assert_eq!(session(&browser), None);
     browser.set_cookie("portcullis-session", &cookie);

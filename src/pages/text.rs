@@ -1,0 +1,128 @@
+//! How the text of strangers is shown: what cannot be seen is named, what is too long is cut. Escaping is not done here
+//! but by the templates, for every value.
+//!
+//! A client chooses its name, its id and its scopes. A character that turns the direction of writing, that hides or that
+//! piles up could make them, or our own words around them, read as something else (UTS #36 and #55).
+
+/// In characters. A name that needs more is no name.
+const LONGEST_NAME: usize = 60;
+/// Of a long id or URL, so much is shown of its beginning, where the host is.
+const HEAD: usize = 200;
+/// And so much of its end.
+const TAIL: usize = 40;
+/// Accents on one letter; Vietnamese and Hebrew have two or three.
+const MOST_MARKS: usize = 3;
+
+/// `text` with every character that cannot be seen written as `⟦U+202E⟧`, and every space as a plain one.
+pub(super) fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut n_marks = 0_usize;
+    let mut before = ' ';
+    for c in text.chars() {
+        n_marks = if is_mark(c) { n_marks.saturating_add(1) } else { 0 };
+        match c {
+            // Makes a picture of the symbol before it, as emoji keyboards write it.
+            '\u{fe0f}' if !before.is_ascii() && !before.is_alphanumeric() => out.push(c),
+            c if is_unseen(c) || n_marks > MOST_MARKS => out.push_str(&named(c)),
+            c if c.is_whitespace() => out.push(' '),
+            c => out.push(c),
+        }
+        before = c;
+    }
+    out
+}
+
+/// What something calls itself, short enough to stand in a sentence.
+pub(super) fn name(text: &str) -> String {
+    // The rest would be cut anyway, and may be long.
+    let text: String = text.trim().chars().take(LONGEST_NAME + 1).collect();
+    if text.is_empty() {
+        return "a program without a name".to_owned();
+    }
+    let is_cut = text.chars().count() > LONGEST_NAME;
+    let mut out = shown(&text.chars().take(LONGEST_NAME).collect::<String>());
+    if is_cut {
+        out.push('…');
+    }
+    out
+}
+
+/// An id, a URL, a scope: of a long one, its beginning and its end.
+pub(super) fn address(text: &str) -> String {
+    let n = text.chars().count();
+    if n <= HEAD + TAIL {
+        return shown(text);
+    }
+    let head: String = text.chars().take(HEAD).collect();
+    let tail: String = text.chars().skip(n - TAIL).collect();
+    format!("{} … {}", shown(&head), shown(&tail))
+}
+
+fn named(c: char) -> String {
+    format!("⟦U+{:04X}⟧", u32::from(c))
+}
+
+/// Controls, characters of format (Unicode's Cc, Cf) and others that leave no trace: fillers, variation selectors, tags.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
+            | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Accents that stack on the letter before them, in the blocks made of nothing else.
+fn is_mark(c: char) -> bool {
+    matches!(c,
+        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5bd}' | '\u{610}'..='\u{61a}'
+        | '\u{64b}'..='\u{65f}' | '\u{6d6}'..='\u{6dc}' | '\u{e31}' | '\u{e34}'..='\u{e3a}' | '\u{e47}'..='\u{e4e}'
+        | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_seen_is_named_and_what_can_stays() {
+        let cases = [
+            ("Claude Code", "Claude Code"),
+            ("Łódź · 北京 · कक्षा · שלום · تطبيق", "Łódź · 北京 · कक्षा · שלום · تطبيق"),
+            ("Tools \u{1f6e0}\u{fe0f}", "Tools \u{1f6e0}\u{fe0f}"),
+            ("evil\u{202e}txt.exe", "evil⟦U+202E⟧txt.exe"),
+            ("\u{2066}a\u{2069}", "⟦U+2066⟧a⟦U+2069⟧"),
+            ("Cla\u{200b}ude\u{fe0f}", "Cla⟦U+200B⟧ude⟦U+FE0F⟧"),
+            ("a\0b\tc\u{85}", "a⟦U+0000⟧b⟦U+0009⟧c⟦U+0085⟧"),
+            ("a\nb\u{2028}c", "a⟦U+000A⟧b⟦U+2028⟧c"),
+            ("tag\u{e0041}\u{e007f}", "tag⟦U+E0041⟧⟦U+E007F⟧"),
+            ("wide\u{3000}\u{a0}space", "wide  space"),
+            ("e\u{301}", "e\u{301}"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(shown(text), expected, "{text:?}");
+        }
+        assert_eq!(shown(&format!("Z{}", "\u{336}".repeat(5))), format!("Z{}⟦U+0336⟧⟦U+0336⟧", "\u{336}".repeat(3)));
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_an_empty_one_said_to_be_none() {
+        assert_eq!(name(" Codex "), "Codex");
+        assert_eq!(name("  "), "a program without a name");
+        assert_eq!(name(&"é".repeat(60)), "é".repeat(60));
+        assert_eq!(name(&"é".repeat(61)), "é".repeat(60) + "…");
+    }
+
+    #[test]
+    fn of_a_long_url_the_host_and_the_end_are_shown() {
+        let url = format!("https://client.example/{}/end", "a".repeat(3000));
+
+        let shown = address(&url);
+
+        assert!(shown.starts_with("https://client.example/aaa") && shown.ends_with("aaa/end"), "{shown}");
+        assert!(shown.chars().count() < 260, "{shown}");
+        assert_eq!(address("https://client.example/"), "https://client.example/");
+    }
+}
