@@ -8,6 +8,8 @@
 pub(crate) mod agent;
 /// A browser without JavaScript.
 pub(crate) mod browser;
+/// A real browser.
+pub(crate) mod chromium;
 /// A gateway, a recorder behind it, and a good token.
 pub(crate) mod gate;
 /// The gateway: the real binary in a folder of its own.
