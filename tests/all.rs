@@ -24,7 +24,6 @@ mod proxy {
 mod conformance;
 /// Tokens of authorization servers that are not ours.
 mod issuers;
-/// Our own authorization server.
 mod oauth;
 mod policy;
 mod upstreams;

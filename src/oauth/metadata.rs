@@ -2,7 +2,7 @@
 //!
 //! Everything in it is derived from `public_url`, never from a request.
 
-use super::{Shared, document, not_found};
+use super::{Shared, document};
 use crate::config::Registration;
 use crate::snapshot::Snapshot;
 use axum::extract::State;
@@ -18,9 +18,6 @@ const ASSERTION_ALGORITHMS: [&str; 3] = ["ES256", "EdDSA", "RS256"];
 /// `/.well-known/oauth-authorization-server`.
 pub(super) async fn get(State(shared): State<Shared>) -> Response {
     let snapshot = shared.snapshots.load_full();
-    if !super::is_served(&snapshot) {
-        return not_found();
-    }
     document(StatusCode::OK, &metadata(&snapshot))
 }
 
@@ -28,9 +25,6 @@ pub(super) async fn get(State(shared): State<Shared>) -> Response {
 /// insist on (OpenID Connect Discovery §3).
 pub(super) async fn get_openid(State(shared): State<Shared>) -> Response {
     let snapshot = shared.snapshots.load_full();
-    if !super::is_served(&snapshot) {
-        return not_found();
-    }
     let mut metadata = metadata(&snapshot);
     metadata["subject_types_supported"] = json!(["public"]);
     metadata["id_token_signing_alg_values_supported"] = json!(["ES256"]);

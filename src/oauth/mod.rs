@@ -3,9 +3,12 @@
 //! A login goes `authorize` → `request` (what is asked for, checked) → `login` → `consent` → a code; what follows is
 //! `token`'s. Clients are `client`'s, whatever they are known from. What browsers keep is `browser`'s.
 
+mod authorization_code;
 mod authorize;
 mod browser;
 mod client;
+mod client_authentication;
+mod client_credentials;
 mod consent;
 mod error;
 mod error_pages;
@@ -15,15 +18,19 @@ mod jwks;
 mod login;
 mod metadata;
 mod pace;
+mod post;
 mod protected_resource;
 mod record;
 mod redirect;
 mod redirect_uri;
+mod refresh_token;
 mod request;
 mod resource;
 mod scope;
 mod setup;
 mod signing;
+mod successor;
+mod token;
 
 use crate::audit::Audit;
 use crate::clock::Clock;
@@ -34,7 +41,9 @@ use crate::snapshot::Snapshot;
 use crate::store::Store;
 use arc_swap::ArcSwap;
 use axum::Router;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
@@ -77,15 +86,12 @@ pub const OPEN_TO_SCRIPTS: &[&str] = &["/.well-known/*", "/jwks", "/token", "/re
 /// well-known paths and take anything else for an answer.
 pub fn router(shared: Shared) -> Router {
     Router::new()
+        .merge(authorization_server(&shared))
         .route("/.well-known/oauth-protected-resource", get(protected_resource::root))
         .route("/.well-known/oauth-protected-resource/mcp/{name}", get(protected_resource::of_route))
-        .route("/.well-known/oauth-authorization-server", get(metadata::get))
-        .route("/.well-known/openid-configuration", get(metadata::get_openid))
         .route("/jwks", get(jwks::get))
-        .route("/authorize", get(authorize::get))
         .route("/login", get(login::get).post(login::post))
         .route("/logout", post(login::log_out))
-        .route("/consent", get(consent::get).post(consent::post))
         .route("/grants", get(grants::get).post(grants::post))
         .route("/setup", get(setup::get).post(setup::post))
         .route(pages::STYLE_PATH, get(|| async { pages::style() }))
@@ -97,9 +103,20 @@ pub fn router(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// Whether clients get their tokens here; not where the configuration names another authorization server.
-fn is_served(snapshot: &Snapshot) -> bool {
-    snapshot.config.identity.authorization_server.is_none()
+/// Where clients get their tokens; not there while the configuration names another authorization server.
+fn authorization_server(shared: &Shared) -> Router<Shared> {
+    Router::new()
+        .route("/.well-known/oauth-authorization-server", get(metadata::get))
+        .route("/.well-known/openid-configuration", get(metadata::get_openid))
+        .route("/authorize", get(authorize::get))
+        .route("/consent", get(consent::get).post(consent::post))
+        .route("/token", post(token::post))
+        .route_layer(from_fn_with_state(shared.clone(), only_where_served))
+}
+
+async fn only_where_served(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+    let is_served = shared.snapshots.load().config.identity.authorization_server.is_none();
+    if is_served { next.run(request).await } else { not_found() }
 }
 
 fn not_found() -> Response {

@@ -1,12 +1,13 @@
-//! What the pages put into the audit log. Never a password, a code or a token; a name only where it is somebody's.
+//! What pages and endpoints put into the audit log. Never a password, a code or a token; a name only where it is somebody's.
 
 use super::Shared;
 use super::browser::LoggedIn;
+use super::error::{ErrorCode, OAuthError};
 use super::request::Request;
-use crate::audit::{Event, Kind, Subject, Who};
+use crate::audit::{Durability, Event, Kind, Subject, Who};
 use crate::identity::PasswordError;
 use crate::snapshot::Snapshot;
-use crate::store::{Choice, Grant};
+use crate::store::{self, Choice, Grant};
 use crate::web::Caller;
 
 /// What people use when no OAuth client is involved.
@@ -79,4 +80,44 @@ pub(super) fn revoked(shared: &Shared, snapshot: &Snapshot, caller: &Caller, gra
         detail: Some("revoked on the page of grants"),
         ..event(Kind::TokenRevoked, snapshot, caller, peer.as_deref())
     });
+}
+
+/// Writes down what was done with a grant at an endpoint for machines, and waits until it is written.
+///
+/// # Errors
+/// When it could not be written. The client then gets no token.
+pub(super) async fn of_grant(shared: &Shared, kind: Kind, caller: &Caller, grant: &Grant) -> Result<(), OAuthError> {
+    let peer = address(caller);
+    let snapshot = shared.snapshots.load_full();
+    let route = snapshot.routes.values().find(|route| *route.resource == *grant.resource);
+    let subject = match &grant.subject {
+        store::Subject::User(name) => Subject::User(name),
+        store::Subject::Client(id) => Subject::Client(id),
+    };
+    let who = Who { issuer: &grant.issuer, subject, client: &grant.client, grant: Some(&grant.id), person: None };
+    let event = Event {
+        principal: Some(who),
+        route: route.map(|route| &*route.name),
+        ..event(kind, &snapshot, caller, peer.as_deref())
+    };
+    let written = shared.audit.record(event, Durability::Written).await;
+    written.map(|_| ()).map_err(|error| {
+        tracing::error!(%error, "a token was not issued, because that could not be recorded");
+        unavailable()
+    })
+}
+
+/// Writes down that a client was refused at an endpoint for machines. Strangers cannot fill the log with it.
+pub(super) fn refused(shared: &Shared, caller: &Caller, error: &OAuthError) {
+    let (peer, snapshot) = (address(caller), shared.snapshots.load_full());
+    shared.audit.record_stranger(Event {
+        code: Some(error.code.as_str()),
+        detail: Some(error.description),
+        ..event(Kind::Refused, &snapshot, caller, peer.as_deref())
+    });
+}
+
+/// The answer while nothing can be recorded.
+pub(super) fn unavailable() -> OAuthError {
+    OAuthError::new(ErrorCode::TemporarilyUnavailable, "this server cannot record that now; try again")
 }

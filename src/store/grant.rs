@@ -9,6 +9,15 @@ use std::sync::Arc;
 /// A subject may have this many grants in force at once.
 pub const MAX_GRANTS_OF_ONE_SUBJECT: usize = 1000;
 
+/// What a grant is `made_by` when a person let a client act for them, logged in with a browser.
+pub const LOGIN: &str = "login";
+
+/// Who revoked a grant whose authorization code or refresh token came a second time, for people.
+pub(super) const REPLAY: &str = "replay";
+
+/// Who revoked a login that made room for another, for people.
+pub(super) const NEWER_LOGIN: &str = "newer login";
+
 /// A list of grants is at most this long.
 pub const MAX_LISTED: usize = 1000;
 
@@ -41,7 +50,7 @@ pub struct Grant {
     pub created_at_ms: i64,
     /// When it ends by itself.
     pub expires_at_ms: i64,
-    /// How it came to be, for people: `token issue`.
+    /// How it came to be, for people: [`LOGIN`], `token issue`.
     pub made_by: String,
     /// What the person's password was then (`Person::password_mark`); a new password ends the grant.
     pub password_mark: Option<Arc<str>>,

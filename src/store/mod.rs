@@ -10,16 +10,18 @@ mod code;
 pub mod files;
 mod grant;
 mod login;
+mod refresh;
 mod sqlite;
 
 #[cfg(test)]
 pub(crate) mod conformance;
 
 pub use browser::{BrowserSession, Choice, Consent, Flow};
-pub use code::Code;
-pub use grant::{Grant, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, NotASubject, Revoked, Subject};
+pub use code::{Code, MAX_WRONG_TRIES, Redeemed, Redemption};
+pub use grant::{Grant, LOGIN, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, NotASubject, Revoked, Subject};
 pub(crate) use grant::{is_client_id, is_user_name};
 pub use login::{Attempt, LoginState};
+pub use refresh::{MAX_USED_TOKENS_OF_ONE_GRANT, NewRefreshToken, RETRY_WINDOW_MS, RefreshToken, Rotated, Rotation};
 
 use std::path::{Path, PathBuf};
 
@@ -211,7 +213,8 @@ impl Store {
         }
     }
 
-    /// Removes grants that had expired by `at_ms` with their revocations, and failures nobody added to for a day.
+    /// Removes grants that had expired by `at_ms` with their revocations and refresh tokens, codes and refresh tokens
+    /// that had, and failures nobody added to for a day.
     /// At most a few thousand rows at a time, so that other writers get their turn; returns how many grants went.
     ///
     /// # Errors

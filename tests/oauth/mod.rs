@@ -1,6 +1,22 @@
-//! The authorization server, from outside: what clients, people and attackers meet.
+//! The OAuth 2.1 authorization server: what clients and people get, and what attackers do not.
 
-/// Every page in every state.
+mod authorize;
+mod consent;
+mod discovery;
 mod gallery;
-
+mod grants;
+mod login;
 mod pages;
+mod scripts;
+mod setup;
+
+use crate::support::gate::Gate;
+use crate::support::gateway::in_front_of;
+
+/// Everything of `up` for everybody.
+const RULES: &str = "- { name: all, tools: [\"up/*\"], allow: {} }";
+
+/// A gateway with these further top-level keys in front of a recorder.
+fn gate(top: &str) -> Gate {
+    Gate::with(|url| format!("{top}\n{}", in_front_of(url, RULES)))
+}

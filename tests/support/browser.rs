@@ -220,6 +220,13 @@ impl Page {
         (if form.action.is_empty() { self.target.clone() } else { form.action.clone() }, fields)
     }
 
+    /// Where its form to log out goes, and what it sends.
+    #[track_caller]
+    pub(crate) fn logout(&self) -> (String, Vec<(String, String)>) {
+        let form = self.forms.iter().find(|form| form.action == "/logout").expect("there is a form to log out");
+        (form.action.clone(), form.fields.clone())
+    }
+
     /// The path within its origin that a redirect leads to.
     fn redirect(&self) -> Option<String> {
         if self.left_for.is_some() || !(300..400).contains(&self.status()) {

@@ -22,6 +22,8 @@ pub(crate) mod http2;
 pub(crate) mod invariants;
 /// An authorization server that signs whatever a test wants.
 pub(crate) mod issuer;
+/// An OAuth client of a test.
+pub(crate) mod oauth;
 /// Child processes that end with the test.
 pub(crate) mod process;
 /// The upstream that records.

@@ -1,6 +1,7 @@
 //! Grants and the feed of their revocations, in SQL.
 
-use crate::store::{Error, Grant, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, Revocation, Revoked, Subject};
+use crate::store::grant::NEWER_LOGIN;
+use crate::store::{Error, Grant, LOGIN, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, Revocation, Revoked, Subject};
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, named_params};
 use std::sync::Arc;
 
@@ -30,6 +31,34 @@ pub(super) fn insert(connection: &Connection, grant: &Grant) -> Result<(), Error
             ":mark": grant.password_mark, ":longest": grant.longest_until_ms,
         })?;
     Ok(())
+}
+
+/// Ends a login of the subject where it has as many grants as it may have: of the same client and resource if there is
+/// one, and that which was idle for the longest time. What was made by hand stays: nobody asked to replace it.
+pub(super) fn make_room(connection: &Connection, grant: &Grant) -> Result<Option<Arc<str>>, Error> {
+    let Grant { subject, created_at_ms: now_ms, .. } = grant;
+    if in_force(connection, subject, *now_ms)? < MAX_GRANTS_OF_ONE_SUBJECT {
+        return Ok(None);
+    }
+    // The end of a login moves with its use: the one that would end first is the one idle for longest.
+    let idlest: Option<Arc<str>> = connection
+        .prepare_cached(
+            "SELECT id FROM grants WHERE subject_kind = :kind AND subject_name = :name
+             AND revoked_at IS NULL AND expires_at > :now AND made_by = :login
+             ORDER BY client_id = :client AND resource = :resource DESC, expires_at, id LIMIT 1",
+        )?
+        .query_row(
+            named_params! {
+                ":kind": subject.kind(), ":name": subject.name(), ":now": now_ms, ":login": LOGIN,
+                ":client": grant.client, ":resource": grant.resource,
+            },
+            |row| row.get(0),
+        )
+        .optional()?;
+    if let Some(id) = &idlest {
+        revoke(connection, id, NEWER_LOGIN, *now_ms)?;
+    }
+    Ok(idlest)
 }
 
 fn in_force(connection: &Connection, subject: &Subject, at_ms: i64) -> Result<usize, Error> {

@@ -9,6 +9,7 @@ mod codes;
 mod grants;
 mod lane;
 mod logins;
+mod refresh;
 mod schema;
 mod sessions;
 
@@ -108,6 +109,8 @@ impl Sqlite {
     pub(super) async fn purge_expired(&self, at_ms: i64) -> Result<usize, Error> {
         self.write(move |connection| {
             logins::purge(connection, at_ms)?;
+            codes::purge(connection, at_ms)?;
+            refresh::purge(connection, at_ms)?;
             browser::purge(connection, at_ms)?;
             grants::purge(connection, at_ms)
         })

@@ -79,13 +79,14 @@ const STEPS: &[&str] = &[
     CREATE TABLE refresh_tokens (
         digest           BLOB PRIMARY KEY,
         grant_id         TEXT NOT NULL REFERENCES grants (id) ON DELETE CASCADE,
+        generation       INTEGER NOT NULL,   -- of the grant's tokens the first is 0, its successor 1
         created_at       INTEGER NOT NULL,
         expires_at       INTEGER NOT NULL,
         used_at          INTEGER,
         successor        BLOB,         -- its digest
         successor_sealed BLOB          -- itself, sealed under a key that only the predecessor gives
     ) STRICT, WITHOUT ROWID;
-    CREATE INDEX refresh_tokens_by_grant ON refresh_tokens (grant_id);
+    CREATE INDEX refresh_tokens_by_grant ON refresh_tokens (grant_id, generation);
     CREATE INDEX refresh_tokens_by_expiry ON refresh_tokens (expires_at);
     -- Assertions of private_key_jwt that were used (RFC 7523 §3, `jti`).
     CREATE TABLE assertions (
