@@ -218,7 +218,7 @@ fn is_harmless(uri: &Url) -> bool {
 impl Asking {
     /// Whether the person is sent to an app of their device, by a scheme of its own.
     fn is_app(&self) -> bool {
-        self.sent_to.ends_with(':')
+        self.sent_to.ends_with(':') || self.sent_to.contains("://")
     }
 }
 

@@ -1,12 +1,18 @@
 //! The OAuth 2.1 authorization server: what clients and people get, and what attackers do not.
 
 mod authorize;
+mod conformance;
 mod consent;
+mod desk;
 mod discovery;
+mod gallery;
 mod grants;
 mod login;
+mod pages;
+mod real_clients;
 mod scripts;
 mod setup;
+mod strict_client;
 
 use crate::support::gate::Gate;
 use crate::support::gateway::in_front_of;

@@ -14,6 +14,8 @@ struct Installed {
     node: PathBuf,
     python: PathBuf,
     modules: PathBuf,
+    /// Empty where there is none.
+    chromium: PathBuf,
 }
 
 /// A running server built on an official SDK.
@@ -80,7 +82,7 @@ impl Client {
         };
         let mut input = input.clone();
         input["mode"] = json!(mode);
-        let finished = process::run(&mut sdk_program(program), input.to_string().as_bytes()).success();
+        let finished = process::run(&mut self::program(program), input.to_string().as_bytes()).success();
         let parse =
             |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?} of {self:?}"));
         finished.stdout.lines().map(parse).collect()
@@ -100,7 +102,7 @@ pub(crate) struct Idp {
 impl Idp {
     #[track_caller]
     pub(crate) fn start() -> Idp {
-        let mut server = Server::spawn("idp.mjs", &mut sdk_program("idp.mjs"));
+        let mut server = Server::spawn("idp.mjs", &mut program("idp.mjs"));
         let port = server.line("listening ").unwrap_or_else(|said| panic!("the issuer did not start: {said}"));
         let address = format!("127.0.0.1:{port}").parse().expect("a port");
         Idp { issuer: format!("http://{address}"), address, _server: server }
@@ -176,7 +178,7 @@ impl Peer {
     fn start(program: &str, arguments: &[&str]) -> Peer {
         let dir = TempDir::new().expect("a temporary folder");
         let marker = dir.path().join("danger-ran");
-        let mut command = sdk_program(program);
+        let mut command = self::program(program);
         command.args(arguments).env("DANGER_MARKER", &marker);
         let mut server = Server::spawn(program, &mut command);
         let address = server.line("listening ").unwrap_or_else(|said| panic!("{program} did not start: {said}"));
@@ -201,7 +203,8 @@ pub(crate) fn conformance_suite(origin: &str, token: Option<&str>) -> Command {
     command
 }
 
-fn sdk_program(name: &str) -> Command {
+/// One of the programs in `tests/sdk`, about to run.
+pub(crate) fn program(name: &str) -> Command {
     let installed = installed();
     let program = path_of(name);
     if name.ends_with(".py") {
@@ -214,6 +217,69 @@ fn sdk_program(name: &str) -> Command {
     // Node looks for packages beside the program, where they are not; this hook makes it look where they are.
     command.arg("--import").arg(path_of("packages.mjs")).arg(program).env("SDK_PACKAGES", &installed.modules);
     command
+}
+
+/// A program that people use with their agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// Codex CLI.
+    Codex,
+    /// MCP Inspector, to be given `--cli`.
+    Inspector,
+    /// mcp-remote: a stdio server that is a client of ours.
+    McpRemote,
+    /// What mcp-remote brings to try a server with.
+    McpRemoteClient,
+}
+
+impl Tool {
+    /// Itself, about to run, or nothing where it is not installed. Then `tests/setup` has said so, and on CI it is a
+    /// failure.
+    #[track_caller]
+    pub(crate) fn command(self) -> Option<Command> {
+        let installed = installed();
+        let packages = installed.modules.join("node_modules");
+        let script = match self {
+            Tool::Codex => return self.or_nothing(codex(&packages).map(process::command)),
+            Tool::Inspector => "@modelcontextprotocol/inspector/clients/launcher/build/index.js",
+            Tool::McpRemote => "mcp-remote/dist/proxy.js",
+            Tool::McpRemoteClient => "mcp-remote/dist/client.js",
+        };
+        let script = Some(packages.join(script)).filter(|script| script.exists());
+        self.or_nothing(script.map(|script| {
+            let mut command = process::command(&installed.node);
+            command.arg(script);
+            command
+        }))
+    }
+
+    #[track_caller]
+    fn or_nothing(self, command: Option<Command>) -> Option<Command> {
+        if command.is_none() {
+            assert!(std::env::var_os("CI").is_none(), "{self:?} is not installed, and on CI no client may be missing");
+            eprintln!("NOT RUN: {self:?} is not installed");
+        }
+        command
+    }
+}
+
+/// Codex's own binary, in the package for this platform: the script before it would outlive a test that kills it.
+fn codex(packages: &Path) -> Option<PathBuf> {
+    let platforms = std::fs::read_dir(packages.join("@openai")).ok()?.flatten();
+    let vendors = platforms.flat_map(|platform| std::fs::read_dir(platform.path().join("vendor")));
+    vendors.flatten().flatten().map(|target| target.path().join("bin/codex")).find(|binary| binary.exists())
+}
+
+/// Where Chromium is, or nothing where there is none. Then `tests/setup` has said so, and on CI it is a failure.
+#[track_caller]
+pub(crate) fn chromium() -> Option<&'static Path> {
+    let chromium = installed().chromium.as_path();
+    if chromium.as_os_str().is_empty() {
+        assert!(std::env::var_os("CI").is_none(), "Chromium is not installed, and on CI it may not be missing");
+        eprintln!("NOT RUN: Chromium is not installed");
+        return None;
+    }
+    Some(chromium)
 }
 
 fn path_of(name: &str) -> PathBuf {
@@ -233,6 +299,6 @@ fn installed() -> &'static Installed {
             let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
             PathBuf::from(line.unwrap_or_else(|| panic!("tests/setup does not say {name}: {said}")))
         };
-        Installed { node: path("node"), python: path("python"), modules: path("packages") }
+        Installed { node: path("node"), python: path("python"), modules: path("packages"), chromium: path("chromium") }
     })
 }
