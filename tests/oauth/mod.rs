@@ -1,5 +1,6 @@
 //! The OAuth 2.1 authorization server: what clients and people get, and what attackers do not.
 
+mod app;
 mod authorize;
 mod conformance;
 mod consent;
@@ -7,12 +8,17 @@ mod desk;
 mod discovery;
 mod gallery;
 mod grants;
+mod keys;
 mod login;
 mod pages;
+mod races;
 mod real_clients;
+mod refresh;
+mod revocation;
 mod scripts;
 mod setup;
 mod strict_client;
+mod token;
 
 use crate::support::gate::Gate;
 use crate::support::gateway::in_front_of;
