@@ -2,64 +2,14 @@
 
 use super::{wait_until, wait_until_up};
 use crate::support::agent::Agent;
+use crate::support::canary::{Canary, texts};
 use crate::support::gateway::{Gateway, Launch, in_front_of};
 use crate::support::http::{Connection, Request, Response};
 use crate::support::recorder::{Recorded, Recorder};
 use crate::support::reply::Reply;
 use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::{Value, json};
-use std::path::Path;
-
-/// A value that must not be found anywhere, and what it is.
-struct Canary {
-    what: &'static str,
-    value: String,
-}
-
-impl Canary {
-    /// As it is, in hex, and in Base64 whatever stands before it.
-    fn spellings(&self) -> Vec<String> {
-        let bytes = self.value.as_bytes();
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let mut spellings = vec![self.value.clone(), hex.to_uppercase(), hex];
-        for skip in 0..3 {
-            // The whole groups of three bytes look the same wherever the value stands in what was encoded.
-            let rest = &bytes[skip..];
-            let whole = &rest[..rest.len() - rest.len() % 3];
-            spellings.extend([STANDARD_NO_PAD.encode(whole), URL_SAFE_NO_PAD.encode(whole)]);
-        }
-        spellings
-    }
-
-    #[track_caller]
-    fn assert_absent(&self, place: &str, text: &str) {
-        for spelling in self.spellings() {
-            if let Some(at) = text.find(&spelling) {
-                let line = text[..at].rfind('\n').map_or(0, |at| at + 1);
-                let end = text[at..].find('\n').map_or(text.len(), |end| at + end);
-                panic!("{} stands in {place} as {spelling}: {}", self.what, &text[line..end]);
-            }
-        }
-    }
-}
-
-fn canary(what: &'static str, value: &str) -> Canary {
-    Canary { what, value: value.to_owned() }
-}
-
-/// Every file under a folder that is text, with its name; the store and the keys are not.
-fn texts(folder: &Path, into: &mut Vec<(String, String)>) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            texts(&path, into);
-        } else if path.is_file() {
-            let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap_or_default()).into_owned();
-            into.push((path.display().to_string(), text));
-        }
-    }
-}
 
 const BASIC: &str = "CANARY-basic-user:CANARY-basic-password";
 
@@ -166,21 +116,21 @@ fn no_credential_is_found_in_any_sink_at_the_finest_log_level() {
     // Of a token its signature is the secret part; the rest is claims, of which some are in the records by right.
     let signature = token.rsplit('.').next().expect("a JWT").to_owned();
     let mut canaries = vec![
-        Canary { what: "the bearer token", value: token },
-        Canary { what: "the bearer token's signature", value: signature },
-        Canary { what: "the sealed session id", value: session.clone() },
-        canary("a bearer token", "CANARY-bearer-"),
-        canary("a query parameter", "CANARY-query-"),
-        canary("a Basic credential", "CANARY-basic-"),
-        canary("a cookie", "CANARY-cookie-"),
-        canary("a header", "CANARY-header-"),
-        canary("a tool's argument", "CANARY-argument-"),
-        canary("a session id", "CANARY-session-"),
-        canary("an upstream's key", "CANARY-upstream-key-"),
-        canary("an upstream's session id", "CANARY-upstreams-own-session"),
-        canary("an upstream's cookie", "CANARY-upstream-cookie"),
-        canary("an upstream's query", "CANARY-upstream-query"),
-        canary("an upstream's text", "CANARY-upstream-body"),
+        Canary::new("the bearer token", token),
+        Canary::new("the bearer token's signature", signature),
+        Canary::new("the sealed session id", session.clone()),
+        Canary::new("a bearer token", "CANARY-bearer-"),
+        Canary::new("a query parameter", "CANARY-query-"),
+        Canary::new("a Basic credential", "CANARY-basic-"),
+        Canary::new("a cookie", "CANARY-cookie-"),
+        Canary::new("a header", "CANARY-header-"),
+        Canary::new("a tool's argument", "CANARY-argument-"),
+        Canary::new("a session id", "CANARY-session-"),
+        Canary::new("an upstream's key", "CANARY-upstream-key-"),
+        Canary::new("an upstream's session id", "CANARY-upstreams-own-session"),
+        Canary::new("an upstream's cookie", "CANARY-upstream-cookie"),
+        Canary::new("an upstream's query", "CANARY-upstream-query"),
+        Canary::new("an upstream's text", "CANARY-upstream-body"),
     ];
     let mut answers: Vec<(&str, Response)> = Vec::new();
 

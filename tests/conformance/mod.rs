@@ -1,7 +1,7 @@
 //! The official conformance suite, unchanged, against a server that passes it: through the gateway it finds what it finds
 //! directly, scenario by scenario and check by check.
 
-mod suite;
+pub(crate) mod suite;
 
 use crate::support::gateway::{Gateway, in_front_of};
 use crate::support::sdk::Peer;

@@ -52,17 +52,17 @@ pub(crate) fn run(url: &str, token: Option<&str>, selection: Selection) -> Findi
         Selection::Scenario(scenario, revision) => command.args(["--scenario", scenario, "--spec-version", revision]),
     };
     let finished = process::run_within(Duration::from_secs(120), &mut command, b"");
-    let scenarios = read(dir.path());
+    let scenarios = read(dir.path(), "server-");
     assert!(!scenarios.is_empty(), "the suite did not run: {finished:#?}");
     Findings { conforms: finished.status.success(), scenarios }
 }
 
-/// `<folder>/server-<scenario>-<time>/checks.json`, one for each scenario.
-fn read(folder: &Path) -> BTreeMap<String, Checks> {
+/// `<folder>/<prefix><scenario>-<time>/checks.json`, one for each scenario.
+pub(crate) fn read(folder: &Path, prefix: &str) -> BTreeMap<String, Checks> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("the folder is ours").flatten() {
         let name = entry.file_name().into_string().expect("the suite's names are UTF-8");
-        let scenario = name.strip_prefix("server-").unwrap_or(&name);
+        let scenario = name.strip_prefix(prefix).unwrap_or(&name);
         // The time is `2026-11-30T05-29-24-450Z`.
         let scenario =
             scenario.len().checked_sub("-2026-11-30T05-29-24-450Z".len()).map_or(scenario, |end| &scenario[..end]);

@@ -2,14 +2,18 @@
 
 mod authorize;
 mod browser;
+mod conformance;
 mod consent;
+mod desk;
 mod discovery;
 mod gallery;
 mod grants;
 mod login;
 mod pages;
+mod real_clients;
 mod scripts;
 mod setup;
+mod strict_client;
 
 use crate::support::gate::Gate;
 use crate::support::gateway::in_front_of;

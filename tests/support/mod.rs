@@ -8,8 +8,12 @@
 pub(crate) mod agent;
 /// A browser without JavaScript.
 pub(crate) mod browser;
+/// Secrets that must not be found.
+pub(crate) mod canary;
 /// A real browser.
 pub(crate) mod chromium;
+/// A program that is talked with.
+pub(crate) mod dialogue;
 /// A gateway, a recorder behind it, and a good token.
 pub(crate) mod gate;
 /// The gateway: the real binary in a folder of its own.
@@ -24,6 +28,8 @@ pub(crate) mod invariants;
 pub(crate) mod issuer;
 /// An OAuth client of a test.
 pub(crate) mod oauth;
+/// A user at their browser.
+pub(crate) mod person;
 /// Child processes that end with the test.
 pub(crate) mod process;
 /// The upstream that records.
@@ -32,6 +38,8 @@ pub(crate) mod recorder;
 pub(crate) mod reply;
 /// Servers and clients built on the official SDKs.
 pub(crate) mod sdk;
+/// A listener between clients and the gateway that keeps every byte.
+pub(crate) mod tap;
 /// Certificates and TLS on either side.
 pub(crate) mod tls;
 /// HTTP/1.1 messages as bytes.

@@ -2,7 +2,7 @@
 
 use super::PATIENCE;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -93,6 +93,7 @@ fn drain(mut from: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 pub(crate) struct Server {
     name: String,
     child: Child,
+    stdin: Option<ChildStdin>,
     /// In a lock, so that a gateway can be used from several threads.
     lines: Mutex<Receiver<String>>,
     log: Arc<Mutex<String>>,
@@ -103,7 +104,18 @@ impl Server {
     /// Starts it.
     #[track_caller]
     pub(crate) fn spawn(name: &str, command: &mut Command) -> Server {
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Server::start(name, command.stdin(Stdio::null()))
+    }
+
+    /// Starts it, to be talked with.
+    #[track_caller]
+    pub(crate) fn spawn_listening(name: &str, command: &mut Command) -> Server {
+        Server::start(name, command.stdin(Stdio::piped()))
+    }
+
+    #[track_caller]
+    fn start(name: &str, command: &mut Command) -> Server {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let log = Arc::new(Mutex::new(String::new()));
         let (sender, lines) = mpsc::channel();
@@ -111,7 +123,22 @@ impl Server {
         let stderr = child.stderr.take().expect("stderr is piped");
         let stderr = follow(stderr, Arc::clone(&log), mpsc::channel().0);
         follow(stdout, Arc::clone(&log), sender);
-        Server { name: name.to_owned(), child, lines: Mutex::new(lines), log, stderr }
+        let stdin = child.stdin.take();
+        Server { name: name.to_owned(), child, stdin, lines: Mutex::new(lines), log, stderr }
+    }
+
+    /// Writes to its stdin.
+    #[track_caller]
+    pub(crate) fn say(&mut self, text: &str) {
+        let stdin = self.stdin.as_mut().expect("it was started to be talked with");
+        let said = stdin.write_all(text.as_bytes());
+        said.unwrap_or_else(|error| panic!("{} does not listen: {error}\n{}", self.name, self.log()));
+    }
+
+    /// The next line on stdout, or what the program said before it died or the time was over.
+    pub(crate) fn next_line(&mut self, limit: Duration) -> Result<String, String> {
+        let line = self.lines.lock().expect("no reader panics").recv_timeout(limit);
+        line.map_err(|error| format!("{} says nothing more: {error}\n{}", self.name, self.log()))
     }
 
     /// The rest of the first line on stdout that begins with `prefix`, or what the program said before it died.

@@ -219,6 +219,57 @@ pub(crate) fn program(name: &str) -> Command {
     command
 }
 
+/// A program that people use with their agents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    /// Codex CLI.
+    Codex,
+    /// MCP Inspector, to be given `--cli`.
+    Inspector,
+    /// mcp-remote: a stdio server that is a client of ours.
+    McpRemote,
+    /// What mcp-remote brings to try a server with.
+    McpRemoteClient,
+}
+
+impl Tool {
+    /// Itself, about to run, or nothing where it is not installed. Then `tests/setup` has said so, and on CI it is a
+    /// failure.
+    #[track_caller]
+    pub(crate) fn command(self) -> Option<Command> {
+        let installed = installed();
+        let packages = installed.modules.join("node_modules");
+        let script = match self {
+            Tool::Codex => return self.or_nothing(codex(&packages).map(process::command)),
+            Tool::Inspector => "@modelcontextprotocol/inspector/clients/launcher/build/index.js",
+            Tool::McpRemote => "mcp-remote/dist/proxy.js",
+            Tool::McpRemoteClient => "mcp-remote/dist/client.js",
+        };
+        let script = Some(packages.join(script)).filter(|script| script.exists());
+        self.or_nothing(script.map(|script| {
+            let mut command = process::command(&installed.node);
+            command.arg(script);
+            command
+        }))
+    }
+
+    #[track_caller]
+    fn or_nothing(self, command: Option<Command>) -> Option<Command> {
+        if command.is_none() {
+            assert!(std::env::var_os("CI").is_none(), "{self:?} is not installed, and on CI no client may be missing");
+            eprintln!("NOT RUN: {self:?} is not installed");
+        }
+        command
+    }
+}
+
+/// Codex's own binary, in the package for this platform: the script before it would outlive a test that kills it.
+fn codex(packages: &Path) -> Option<PathBuf> {
+    let platforms = std::fs::read_dir(packages.join("@openai")).ok()?.flatten();
+    let vendors = platforms.flat_map(|platform| std::fs::read_dir(platform.path().join("vendor")));
+    vendors.flatten().flatten().map(|target| target.path().join("bin/codex")).find(|binary| binary.exists())
+}
+
 /// Where Chromium is, or nothing where there is none. Then `tests/setup` has said so, and on CI it is a failure.
 #[track_caller]
 pub(crate) fn chromium() -> Option<&'static Path> {

@@ -115,12 +115,13 @@ fn promises_without_a_test(markdown: &str, tests: &BTreeSet<String>) -> Vec<Stri
     complaints
 }
 
-// === Clients: docs/clients.md, tests/sdk ===
+// === Clients: docs/clients/README.md, tests/sdk ===
 
 /// Package → version, of everything that is pinned for the tests.
 fn pinned(npm: &str, pip: &str) -> BTreeMap<String, String> {
     let manifest: serde_json::Value = serde_json::from_str(npm).expect("package.json is JSON");
-    let npm = manifest["dependencies"].as_object().into_iter().flatten();
+    let lists = ["dependencies", "optionalDependencies"].map(|list| manifest[list].as_object());
+    let npm = lists.into_iter().flatten().flatten();
     let npm = npm.map(|(name, version)| (name.clone(), version.as_str().unwrap_or_default().to_owned()));
     let pip = pip.lines().filter_map(|line| line.split_once("=="));
     npm.chain(pip.map(|(name, version)| (name.to_owned(), version.to_owned()))).collect()
@@ -135,8 +136,9 @@ fn untried_clients(markdown: &str, pinned: &BTreeMap<String, String>) -> Vec<Str
         Some((name.to_owned(), version.trim().to_owned()))
     });
     let untried = named.filter(|(name, version)| pinned.get(name) != Some(version));
-    let complaint =
-        |(name, version)| format!("docs/clients.md: `{name}` {version}, but tests/sdk has {:?}", pinned.get(&name));
+    let complaint = |(name, version)| {
+        format!("docs/clients/README.md: `{name}` {version}, but tests/sdk has {:?}", pinned.get(&name))
+    };
     untried.map(complaint).collect()
 }
 
@@ -239,7 +241,7 @@ fn clients_in_the_docs_are_those_that_are_tried() {
     let npm = Source::read("tests/sdk/package.json").text;
     let pinned = pinned(&npm, &Source::read("tests/sdk/requirements.txt").text);
     assert!(pinned.len() > 30, "the pinned packages are read: {pinned:?}");
-    none(untried_clients(&Source::read("docs/clients.md").text, &pinned));
+    none(untried_clients(&Source::read("docs/clients/README.md").text, &pinned));
 }
 
 #[test]

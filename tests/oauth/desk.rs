@@ -1,0 +1,165 @@
+//! What every client here meets: a person with a browser, a gateway whose tokens live for seconds, and a server behind it.
+
+use crate::support::browser;
+use crate::support::canary::{Canary, texts};
+use crate::support::gateway::{Gateway, Launch, in_front_of, password};
+use crate::support::http::Request;
+use crate::support::person::Person;
+use crate::support::sdk::Peer;
+use crate::support::tap::Tap;
+use crate::support::wait_for;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use portcullis::clock::Clock;
+use serde_json::Value;
+
+/// A gateway with a login, everything around it, and what was said.
+pub(crate) struct Desk {
+    pub(crate) server: Peer,
+    pub(crate) tap: Tap,
+    pub(crate) person: Person,
+    pub(crate) gateway: Gateway,
+}
+
+/// Long enough for a call right after the login, short enough to wait for its end.
+const TOKENS_LIVE: &str = "4s";
+
+const RULES: &str = r#"
+- { name: everything, tools: ["up/*"], allow: {} }
+- { name: not that one, tools: ["up/danger"], deny: {} }
+"#;
+
+impl Desk {
+    /// With the gateway's own defaults, but for how long a token lives.
+    #[track_caller]
+    pub(crate) fn open() -> Desk {
+        Desk::open_with("", |launch| launch)
+    }
+
+    /// With more lines under `oauth`, and what they need.
+    #[track_caller]
+    pub(crate) fn open_with(oauth: &str, prepare: impl FnOnce(Launch) -> Launch) -> Desk {
+        let (server, tap) = (Peer::typescript_with_sessions(), Tap::start());
+        let base = in_front_of(&server.url, RULES);
+        let yaml = format!("public_url: {}\noauth:\n  access_token: {TOKENS_LIVE}\n{oauth}{base}", tap.origin());
+        let gateway = prepare(Launch::new(&yaml).env("RUST_LOG", "trace")).start();
+        tap.lead_to(gateway.agent);
+        Desk { server, tap, person: Person::new("alice"), gateway }
+    }
+
+    /// What people paste into their client.
+    pub(crate) fn url(&self) -> String {
+        format!("{}/mcp/up", self.tap.origin())
+    }
+
+    /// The access token that was given last.
+    #[track_caller]
+    pub(crate) fn latest_token(&self) -> String {
+        let granted = self.tap.asked("POST", "/token").into_iter().rev();
+        let granted =
+            granted.filter(|exchange| exchange.response.as_ref().is_some_and(|response| response.status == 200));
+        granted.map(|exchange| exchange.answered("access_token")).next().expect("a token was given")
+    }
+
+    /// Waits until the latest access token is over, and sees that the gateway knows.
+    #[track_caller]
+    pub(crate) fn wait_until_expired(&self) {
+        let token = self.latest_token();
+        let end = claims(&token)["exp"].as_i64().expect("a token has an end");
+        wait_for("the end of the access token", || Clock::System.unix_seconds() >= end);
+        self.assert_refused(&token);
+    }
+
+    /// Records of the audit log of this kind.
+    #[track_caller]
+    pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
+        self.gateway.audit().into_iter().filter(|record| record["event"] == kind).collect()
+    }
+
+    /// The client came as far as so many logins: it found its way by itself, registered or was known, sent the person to the
+    /// login and to the consent, and got its token for the code, and for nothing else.
+    #[track_caller]
+    pub(crate) fn assert_logged_in(&self, times: usize) {
+        let n = |method: &str, path: &str| self.tap.asked(method, path).len();
+        let exchanges = self.tap.exchanges();
+        let wire: Vec<String> =
+            exchanges.iter().map(|exchange| format!("{} {}", exchange.method, exchange.path())).collect();
+        assert!(n("GET", "/.well-known/oauth-protected-resource/mcp/up") >= 1, "no discovery: {wire:#?}");
+        assert_eq!((n("POST", "/login"), n("POST", "/consent") >= 1), (times, true), "{wire:#?}");
+        assert_eq!(self.tap.granted("authorization_code").len(), times, "{wire:#?}");
+        for authorize in self.tap.asked("GET", "/authorize") {
+            let parameter = |name: &str| browser::parameter(&authorize.target, name).unwrap_or_default();
+            assert_eq!(parameter("code_challenge_method"), "S256", "{}", authorize.target);
+            assert_eq!(parameter("resource"), self.url(), "{}", authorize.target);
+        }
+        wait_for("the records of the tokens", || self.events("token.issued").len() >= times);
+        assert_eq!(self.events("token.issued").len(), times);
+        let token = claims(&self.latest_token());
+        assert_eq!((&token["aud"], &token["sub"]), (&Value::from(self.url()), &Value::from("user:alice")), "{token}");
+    }
+
+    /// The client has renewed its token by itself, without its person.
+    #[track_caller]
+    pub(crate) fn assert_refreshed(&self) {
+        let refreshed = self.tap.granted("refresh_token");
+        assert!(!refreshed.is_empty(), "no refresh: {:#?}", self.tap.asked("POST", "/token"));
+        wait_for("the records of refreshed tokens", || self.events("token.refreshed").len() >= refreshed.len());
+        for exchange in refreshed {
+            let old = exchange.form("refresh_token").expect("it is a refresh");
+            assert_ne!(exchange.answered("refresh_token"), old, "a public client's refresh token is rotated");
+        }
+    }
+
+    /// This token opens nothing any more, and the log says that it was ended, not that it expired.
+    #[track_caller]
+    pub(crate) fn assert_revoked(&self, token: &str) {
+        wait_for("the record of the revocation", || !self.events("token.revoked").is_empty());
+        self.assert_refused(token);
+    }
+
+    /// Ends the client's grant from outside, as its person can.
+    #[track_caller]
+    pub(crate) fn revoke(&self) {
+        let file = self.gateway.password_file("alice");
+        let file = file.to_str().expect("temporary paths are UTF-8");
+        self.gateway
+            .cli(&["token", "revoke", &self.latest_token(), "--user", "alice", "--password-file", file])
+            .success();
+    }
+
+    #[track_caller]
+    fn assert_refused(&self, token: &str) {
+        let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+        let host = self.tap.address().to_string();
+        let refused = Request::mcp("/mcp/up", list).header("Host", &host).bearer(token).send(self.gateway.agent);
+        assert_eq!(refused.status, 401, "{}", refused.text());
+    }
+
+    /// Of all that went over the wire and is secret, nothing stands in what the gateway wrote or answered in vain.
+    #[track_caller]
+    pub(crate) fn assert_no_secret_is_written(&self) {
+        let mut secrets = self.tap.secrets();
+        secrets.push(Canary::new("the person's password", password("alice")));
+        let mut places = vec![("the log".to_owned(), self.gateway.log())];
+        texts(&self.gateway.path("data"), &mut places);
+        for exchange in self.tap.exchanges() {
+            let place = format!("the answer to {} {}", exchange.method, exchange.path());
+            let failed = exchange.response.filter(|response| response.status >= 400);
+            places.extend(failed.map(|response| (place, format!("{:?} {}", response.headers, response.text()))));
+        }
+        assert!(places.iter().any(|(place, _)| place.ends_with("portcullis.db")), "the store is looked at");
+        assert!(places.iter().any(|(place, _)| place.ends_with(".jsonl")), "the audit log is looked at");
+        for secret in &secrets {
+            for (place, text) in &places {
+                secret.assert_absent(place, text);
+            }
+        }
+    }
+}
+
+/// What a token of ours says.
+#[track_caller]
+fn claims(token: &str) -> Value {
+    let claims = token.split('.').nth(1).and_then(|claims| URL_SAFE_NO_PAD.decode(claims).ok());
+    serde_json::from_slice(&claims.expect("it is a JWT")).expect("claims are JSON")
+}

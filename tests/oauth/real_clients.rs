@@ -1,0 +1,157 @@
+//! Clients that people use, unchanged and without a screen, against the gateway: discovery, registration, login, consent,
+//! token, list, call, refresh, revocation, and the login after it. What they claim is checked at the wire and in the audit
+//! log.
+
+mod programs;
+
+use super::desk::Desk;
+use programs::{Codex, Inspector, McpRemote, Program, Provider};
+use serde_json::json;
+
+/// From the first look at the URL to the login after a revocation.
+#[track_caller]
+fn lives_a_whole_life(desk: &Desk, client: &mut dyn Program) {
+    client.log_in();
+    let tools = client.list();
+    assert!(tools.iter().any(|tool| tool == "echo"), "{tools:?}");
+    assert!(!tools.iter().any(|tool| tool == "danger"), "a denied tool is listed: {tools:?}");
+    desk.assert_logged_in(1);
+
+    assert_eq!(client.call("echo", &json!({ "text": "through the gate" })).as_deref(), Ok("through the gate"));
+    let refused = client.call("danger", &json!({}));
+    assert!(refused.is_err(), "{refused:?}");
+    assert_eq!(desk.server.n_dangers(), 0, "a denied call must not run");
+
+    desk.wait_until_expired();
+    assert_eq!(client.call("echo", &json!({ "text": "still here" })).as_deref(), Ok("still here"));
+    desk.assert_refreshed();
+    desk.assert_logged_in(1);
+
+    let token = desk.latest_token();
+    client.log_out(desk);
+    desk.assert_revoked(&token);
+
+    client.log_in_again();
+    assert_eq!(client.call("echo", &json!({ "text": "back again" })).as_deref(), Ok("back again"));
+    desk.assert_logged_in(2);
+    desk.assert_no_secret_is_written();
+}
+
+/// Who is told no, by the person, gets no token and says so.
+#[track_caller]
+fn takes_no_for_an_answer(desk: &Desk, said: &str) {
+    assert!(said.contains("access_denied"), "the client does not say why: {said}");
+    assert_eq!(desk.tap.granted("authorization_code").len(), 0, "a token was given");
+    let seen = desk.person.seen();
+    let back = seen.iter().filter_map(|page| page["location"].as_str()).find(|url| url.contains("error=access_denied"));
+    let back = back.unwrap_or_else(|| panic!("no page led back with access_denied: {seen:#?}"));
+    assert!(back.contains("&iss=") && back.contains("state="), "{back}");
+    assert_eq!(desk.events("token.issued").len(), 0);
+    desk.assert_no_secret_is_written();
+}
+
+// === MCP Inspector ===
+
+#[test]
+fn mcp_inspector_logs_in_calls_refreshes_revokes_and_logs_in_again() {
+    let desk = Desk::open();
+    if let Some(mut inspector) = Inspector::new(&desk) {
+        lives_a_whole_life(&desk, &mut inspector);
+    }
+}
+
+#[test]
+fn mcp_inspector_whose_person_says_no_gets_no_token() {
+    let desk = Desk::open();
+    if let Some(inspector) = Inspector::new(&desk) {
+        desk.person.decides("deny");
+
+        let finished = inspector.run(&["--method", "tools/list"]);
+
+        // Its exit code for everything about authorization.
+        assert_eq!(finished.status.code(), Some(3), "{finished:?}");
+        takes_no_for_an_answer(&desk, &finished.stderr);
+    }
+}
+
+// === mcp-remote ===
+
+#[test]
+fn mcp_remote_logs_in_calls_refreshes_and_logs_in_again_after_a_revocation() {
+    let desk = Desk::open();
+    if let Some(mut remote) = McpRemote::new(&desk) {
+        lives_a_whole_life(&desk, &mut remote);
+    }
+}
+
+#[test]
+fn the_client_that_mcp_remote_brings_logs_in_and_lists() {
+    let desk = Desk::open();
+    if let Some(mut client) = programs::mcp_remote_client(&desk) {
+        client.wait_for_log("\"echo\"");
+
+        desk.assert_logged_in(1);
+        desk.assert_no_secret_is_written();
+        drop(client);
+    }
+}
+
+// === Codex ===
+
+#[test]
+fn codex_logs_in_calls_refreshes_and_logs_in_again_after_a_revocation() {
+    let desk = Desk::open();
+    if let Some(mut codex) = Codex::new(&desk) {
+        lives_a_whole_life(&desk, &mut codex);
+    }
+}
+
+#[test]
+fn codex_whose_person_says_no_gets_no_token() {
+    let desk = Desk::open();
+    if let Some(codex) = Codex::new(&desk) {
+        desk.person.decides("deny");
+
+        let finished = codex.run(&["mcp", "add", "gate", "--url", &desk.url()]);
+
+        takes_no_for_an_answer(&desk, &format!("{}{}", finished.stdout, finished.stderr));
+    }
+}
+
+// === Providers of the SDKs ===
+
+#[test]
+fn the_python_sdk_logs_in_calls_refreshes_and_logs_in_again_after_a_revocation() {
+    let desk = Desk::open();
+    lives_a_whole_life(&desk, &mut Provider::python(&desk));
+}
+
+#[test]
+fn the_typescript_sdk_v1_logs_in_calls_refreshes_and_logs_in_again_after_a_revocation() {
+    let desk = Desk::open();
+    lives_a_whole_life(&desk, &mut Provider::typescript_v1(&desk));
+}
+
+#[test]
+fn the_typescript_sdk_v2_logs_in_calls_refreshes_and_logs_in_again_after_a_revocation() {
+    let desk = Desk::open();
+    lives_a_whole_life(&desk, &mut Provider::typescript_v2(&desk));
+}
+
+#[test]
+fn fastmcp_logs_in_calls_refreshes_and_logs_in_again_after_a_revocation() {
+    let desk = Desk::open();
+    lives_a_whole_life(&desk, &mut Provider::fastmcp(&desk));
+}
+
+#[test]
+fn sdk_clients_whose_person_says_no_get_no_token() {
+    for provider in [Provider::python, Provider::typescript_v1, Provider::typescript_v2] {
+        let desk = Desk::open();
+        desk.person.decides("deny");
+
+        let outcome = provider(&desk).step(&json!({ "connect": true }));
+
+        takes_no_for_an_answer(&desk, &outcome["error"].to_string());
+    }
+}
