@@ -1,6 +1,7 @@
 //! The OAuth 2.1 authorization server: what clients and people get, and what attackers do not.
 
 mod authorize;
+mod browser;
 mod conformance;
 mod consent;
 mod desk;
