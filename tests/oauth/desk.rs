@@ -5,13 +5,16 @@ use crate::support::canary::{Canary, texts};
 use crate::support::gateway::{Gateway, Launch, in_front_of, password};
 use crate::support::http::Request;
 use crate::support::person::Person;
+use crate::support::recorder::Recorder;
+use crate::support::reply::Reply;
 use crate::support::sdk::Peer;
 use crate::support::tap::Tap;
+use crate::support::tls::Identity;
 use crate::support::wait_for;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis::clock::Clock;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A gateway with a login, everything around it, and what was said.
 pub(crate) struct Desk {
@@ -19,6 +22,8 @@ pub(crate) struct Desk {
     pub(crate) tap: Tap,
     pub(crate) person: Person,
     pub(crate) gateway: Gateway,
+    /// Where the client is described, if that is how it makes itself known.
+    pub(crate) document: Option<Document>,
 }
 
 /// Long enough for a call right after the login, short enough to wait for its end.
@@ -29,22 +34,77 @@ const RULES: &str = r#"
 - { name: not that one, tools: ["up/danger"], deny: {} }
 "#;
 
+/// A client-id metadata document on an HTTPS server of its own.
+pub(crate) struct Document {
+    server: Recorder,
+    authority: Identity,
+}
+
+impl Document {
+    /// Of a public client that wants its people back here.
+    pub(crate) fn publish(redirect_uris: &[&str]) -> Document {
+        let authority = Identity::authority("documents");
+        let server = Recorder::start_tls(&authority.sign(&["localhost"]), None);
+        let url = format!("https://localhost:{}{PATH}", server.address().port());
+        let document = json!({
+            "client_id": url,
+            "client_name": "A client with a document",
+            "redirect_uris": redirect_uris,
+            "token_endpoint_auth_method": "none",
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+        });
+        server.answer_with(move |request| match request.target.as_str() {
+            PATH => Reply::json(document.to_string()).header("Content-Type", "application/json"),
+            _ => Reply::new(404, ""),
+        });
+        Document { server, authority }
+    }
+
+    /// The client's id.
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}{PATH}", self.host())
+    }
+
+    /// How often it was fetched.
+    pub(crate) fn n_fetches(&self) -> usize {
+        self.server.requests().len()
+    }
+
+    fn host(&self) -> String {
+        format!("localhost:{}", self.server.address().port())
+    }
+}
+
+/// Where the document stands on its server.
+const PATH: &str = "/oauth/client.json";
+
 impl Desk {
     /// With the gateway's own defaults, but for how long a token lives.
     #[track_caller]
     pub(crate) fn open() -> Desk {
-        Desk::open_with("", |launch| launch)
+        Desk::new("", None)
     }
 
-    /// With more lines under `oauth`, and what they need.
+    /// For a client that is known by its document.
     #[track_caller]
-    pub(crate) fn open_with(oauth: &str, prepare: impl FnOnce(Launch) -> Launch) -> Desk {
+    pub(crate) fn open_for(document: Document) -> Desk {
+        let documents = format!("  metadata_documents: {{ private: [\"{}\"], ca: ca.pem }}\n", document.host());
+        Desk::new(&documents, Some(document))
+    }
+
+    #[track_caller]
+    fn new(oauth: &str, document: Option<Document>) -> Desk {
         let (server, tap) = (Peer::typescript_with_sessions(), Tap::start());
         let base = in_front_of(&server.url, RULES);
         let yaml = format!("public_url: {}\noauth:\n  access_token: {TOKENS_LIVE}\n{oauth}{base}", tap.origin());
-        let gateway = prepare(Launch::new(&yaml).env("RUST_LOG", "trace")).start();
+        let mut launch = Launch::new(&yaml).env("RUST_LOG", "trace");
+        if let Some(document) = &document {
+            launch = launch.file("ca.pem", &document.authority.cert);
+        }
+        let gateway = launch.start();
         tap.lead_to(gateway.agent);
-        Desk { server, tap, person: Person::new("alice"), gateway }
+        Desk { server, tap, person: Person::new("alice"), gateway, document }
     }
 
     /// What people paste into their client.

@@ -136,8 +136,9 @@ fn untried_clients(markdown: &str, pinned: &BTreeMap<String, String>) -> Vec<Str
         Some((name.to_owned(), version.trim().to_owned()))
     });
     let untried = named.filter(|(name, version)| pinned.get(name) != Some(version));
-    let complaint =
-        |(name, version)| format!("docs/clients/README.md: `{name}` {version}, but tests/sdk has {:?}", pinned.get(&name));
+    let complaint = |(name, version)| {
+        format!("docs/clients/README.md: `{name}` {version}, but tests/sdk has {:?}", pinned.get(&name))
+    };
     untried.map(complaint).collect()
 }
 
