@@ -401,7 +401,10 @@ fn setup(snapshot: &Snapshot, clock: &Clock) -> (Option<Arc<Setup>>, Option<Secr
 }
 
 /// The key that seals session ids; made at the first start, and kept so that sessions outlive a restart.
-fn session_key(data_dir: &Path) -> Result<SealKey, Error> {
+///
+/// # Errors
+/// [`Error::File`]: it can be neither read nor made.
+pub fn session_key(data_dir: &Path) -> Result<SealKey, Error> {
     let path = data_dir.join("keys").join("session.key");
     let fault = |source| Error::File { path: path.clone(), source };
     match std::fs::read(&path) {

@@ -7,6 +7,8 @@ use super::context::{Context, usage};
 use super::password;
 use crate::config;
 use crate::identity::{ADMINS, PasswordHash, Users, UsersFile};
+use crate::oauth::{self, Signing};
+use crate::server::session_key;
 use anyhow::bail;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,18 @@ pub(super) enum UserCommand {
     Add(Add),
     /// List the people and their groups.
     List,
+    /// Print a link that opens the login page so that strangers who guess your password do not keep you out.
+    Browser(Browser),
+}
+
+/// `user browser`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Browser {
+    /// Whose browser: their own password is asked for.
+    pub(super) name: String,
+    /// Read the password from the first line of this file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) password_file: Option<PathBuf>,
 }
 
 /// `user hash`.
@@ -63,6 +77,14 @@ pub(super) async fn run(command: UserCommand, context: &Context<'_>) -> anyhow::
         }
         UserCommand::List => {
             print!("{}", list(&context.users));
+            Ok(())
+        }
+        UserCommand::Browser(args) => {
+            let person = password::verified(&args.name, args.password_file.as_deref(), context).await?;
+            let signing = Signing::new(&session_key(&context.data_dir)?);
+            let link = oauth::browser_link(&signing, &context.issuer, &person.name, context.clock.unix_ms());
+            eprintln!("open this within 15 minutes, in the browser that is to be yours, and log in:");
+            println!("{}", link.expose());
             Ok(())
         }
     }

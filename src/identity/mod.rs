@@ -22,7 +22,7 @@ pub use issuer::{Asserted, Fetching, Issuer, Issuers, keep_fresh};
 pub use keys::{Error as KeysError, Keys};
 pub use password::{Error as PasswordError, LONGEST_PASSWORD, PasswordHash, UnfitHash, verify_person};
 pub use principal::{Principal, Subject};
-pub use token::{Claims, LONGEST_TOKEN, grant_named_in, is_scope, issue};
+pub use token::{Claims, LONGEST_TOKEN, grant_named_in, is_scope, issue, signed_claims};
 pub use users::{ADMINS, Error as UsersError, Person, Users, UsersFile};
 pub use verifier::{FEED_LIMIT, Verified, Verifier};
 

@@ -4,9 +4,10 @@
 //! HTTP is for loopback, where not every browser keeps such a cookie.
 
 use super::Shared;
-use super::signing::Purpose;
+use super::signing::{Purpose, Signing};
 use crate::id;
 use crate::identity::Person;
+use crate::secret::Secret;
 use crate::snapshot::Snapshot;
 use crate::store::{self, BrowserSession};
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -19,6 +20,8 @@ use std::sync::Arc;
 const IDLE_MS: i64 = 60 * 60 * 1000;
 /// A session is over after this long.
 const LONGEST_MS: i64 = 12 * 60 * 60 * 1000;
+/// How long a link for a browser works.
+const LINK_MS: i64 = 15 * 60 * 1000;
 /// A browser is remembered for this long, in seconds: it is told apart from strangers when a password is tried.
 const DEVICE_S: i64 = 365 * 24 * 60 * 60;
 
@@ -118,6 +121,22 @@ pub(super) fn is_csrf(shared: &Shared, session: &BrowserSession, sent: Option<&s
 /// A text that only a browser has with which `name` logged in before.
 fn device_token(shared: &Shared, name: &str) -> String {
     shared.signing.sign(Purpose::Device, format!("{}\n{name}", id::unguessable("")).as_bytes())
+}
+
+/// A login link for a browser that `name` has not used before, where strangers keep guessing their password: with it, the
+/// browser is counted apart. It lets nobody in; whoever makes it has asked for the password. Good for a quarter of an hour.
+pub fn link(signing: &Signing, public_url: &str, name: &str, now_ms: i64) -> Secret<String> {
+    let until_ms = now_ms.saturating_add(LINK_MS);
+    let token = signing.sign(Purpose::BrowserLink, format!("{until_ms}\n{name}").as_bytes());
+    Secret::new(format!("{public_url}/login?browser={token}"))
+}
+
+/// The cookie that such a link brings.
+pub(super) fn cookie_of_link(shared: &Shared, snapshot: &Snapshot, token: &str) -> Option<HeaderValue> {
+    let opened = shared.signing.open(Purpose::BrowserLink, token)?;
+    let (until_ms, name) = std::str::from_utf8(&opened).ok()?.split_once('\n')?;
+    let is_good = shared.clock.unix_ms() < until_ms.parse().ok()?;
+    is_good.then(|| set_cookie(snapshot, DEVICE, &device_token(shared, name), Some(DEVICE_S)))
 }
 
 /// The mark of this browser, if `name` has logged in with it before. Its failures are counted apart, so that strangers who

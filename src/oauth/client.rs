@@ -75,8 +75,22 @@ impl Client {
     ///
     /// # Errors
     /// [`NotFound`].
-    pub(super) async fn find(_shared: &Shared, _id: &str) -> Result<Client, NotFound> {
-        Err(NotFound::Unknown)
+    #[expect(clippy::unused_async, reason = "other origins are looked up")]
+    pub(super) async fn find(shared: &Shared, id: &str) -> Result<Client, NotFound> {
+        let snapshot = shared.snapshots.load();
+        let mut written = snapshot.config.identity.clients.iter();
+        let written = written.find(|client| client.id == id).ok_or(NotFound::Unknown)?;
+        Ok(Client {
+            id: id.into(),
+            name: written.name.clone(),
+            origin: Origin::Configured,
+            redirect_uris: written.redirect_uris.clone(),
+            authentication: Authentication::Public,
+            may_use_codes: !written.redirect_uris.is_empty(),
+            may_refresh: !written.redirect_uris.is_empty(),
+            machine: None,
+            metadata_sha256: [0; 32],
+        })
     }
 
     /// Whether people may be sent back to this URI.

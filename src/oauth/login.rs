@@ -13,7 +13,7 @@ use crate::snapshot::Snapshot;
 use crate::web::Caller;
 use axum::Extension;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -29,13 +29,23 @@ struct Ticket {
     request: Option<Request>,
 }
 
-/// `GET /login`, on nobody's behalf but one's own.
+/// `GET /login`, on nobody's behalf but one's own. With `browser`, a link of `portcullis user browser`.
 pub(super) async fn get(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
     headers: HeaderMap,
+    RawQuery(query): RawQuery,
 ) -> Response {
     let snapshot = shared.snapshots.load_full();
+    let query = Form::parse(query.unwrap_or_default().as_bytes()).unwrap_or_default();
+    if let Some(token) = query.get("browser") {
+        let Some(cookie) = browser::cookie_of_link(&shared, &snapshot, token) else {
+            return error_pages::start_again(&caller);
+        };
+        let mut response = redirect::within("/login");
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+        return response;
+    }
     match browser::current(&shared, &snapshot, &headers).await {
         Ok(Some(_)) => redirect::within("/grants"),
         Ok(None) => page_for(&shared, &snapshot, &Browser::of(&snapshot, &headers), None),

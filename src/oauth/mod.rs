@@ -14,6 +14,7 @@ mod error;
 mod error_pages;
 mod form;
 mod grants;
+mod introspect;
 mod jwks;
 mod login;
 mod metadata;
@@ -26,10 +27,13 @@ mod redirect_uri;
 mod refresh_token;
 mod request;
 mod resource;
+mod revoke;
 mod scope;
 mod setup;
 mod signing;
 mod successor;
+#[cfg(test)]
+mod tests;
 mod token;
 
 use crate::audit::Audit;
@@ -49,6 +53,7 @@ use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+pub use browser::link as browser_link;
 pub use pace::Pace;
 pub use setup::Setup;
 pub use signing::Signing;
@@ -110,6 +115,8 @@ fn authorization_server(shared: &Shared) -> Router<Shared> {
         .route("/authorize", get(authorize::get))
         .route("/consent", get(consent::get).post(consent::post))
         .route("/token", post(token::post))
+        .route("/revoke", post(revoke::post))
+        .route("/introspect", post(introspect::post))
         .route_layer(from_fn_with_state(shared.clone(), only_where_served))
 }
 

@@ -22,6 +22,9 @@ use std::time::Duration;
 /// How refresh tokens begin, so that a scanner finds one that was published by mistake.
 pub(super) const PREFIX: &str = "pcr_";
 
+/// Who revoked a grant whose person is gone or has another password, for people.
+const PERSON_CHANGED: &str = "change of person or password";
+
 /// A new refresh token: the prefix and 256 bits in base64url.
 pub(super) fn generate() -> Secret<String> {
     Secret::new(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(id::random_bytes::<32>())))
@@ -47,7 +50,7 @@ pub(super) async fn refresh(shared: &Shared, post: &Post, client: &Client) -> Re
         return Err(does_not_hold());
     }
     if !token::is_subject_current(&snapshot, &grant.subject, grant.password_mark.as_deref()) {
-        return Err(end(shared, post, grant, "the person or their password changed").await?);
+        return Err(end(shared, post, grant).await?);
     }
     let scopes = scope::narrowed(&grant.scopes, post.form.get("scope"))?;
     check_resource(&snapshot, post.form.get("resource"), &grant.resource)?;
@@ -88,9 +91,9 @@ async fn rotate(
 }
 
 /// Revokes a grant whose subject is not who they were; gives what the client is told.
-async fn end(shared: &Shared, post: &Post, grant: &Grant, why: &str) -> Result<OAuthError, OAuthError> {
+async fn end(shared: &Shared, post: &Post, grant: &Grant) -> Result<OAuthError, OAuthError> {
     if grant.revoked.is_none() {
-        shared.store.revoke_grant(&grant.id, why, shared.clock.unix_ms()).await?;
+        shared.store.revoke_grant(&grant.id, PERSON_CHANGED, shared.clock.unix_ms()).await?;
         record::of_grant(shared, Kind::TokenRevoked, &post.caller, grant).await?;
     }
     Ok(does_not_hold())

@@ -18,6 +18,8 @@ pub(super) enum Purpose {
     Csrf,
     /// A browser that a person logged in with before.
     Device,
+    /// A link that makes a browser one that a person has used before.
+    BrowserLink,
     /// The authorization code of a flow.
     Code,
 }
@@ -35,6 +37,7 @@ impl Signing {
             Purpose::Ticket => b"portcullis/oauth/ticket/v1",
             Purpose::Csrf => b"portcullis/oauth/csrf/v1",
             Purpose::Device => b"portcullis/oauth/device/v1",
+            Purpose::BrowserLink => b"portcullis/oauth/browser-link/v1",
             Purpose::Code => b"portcullis/oauth/code/v1",
         };
         hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&self.root, label).as_ref())

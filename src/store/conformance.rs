@@ -1,6 +1,12 @@
 //! What every backend must do, whatever it is made of. Each case gets an empty store through two handles, `here` and
 //! `there`: clones, or two processes that share one file or server.
 
+mod codes;
+mod refresh_tokens;
+
+pub(crate) use codes::*;
+pub(crate) use refresh_tokens::*;
+
 use super::{Attempt, Error, Grant, MAX_GRANTS_OF_ONE_SUBJECT, Revocation, Revoked, Store, Subject};
 use std::sync::Arc;
 
@@ -16,6 +22,16 @@ macro_rules! suite {
             failures_pause_a_name_longer_and_longer, a_success_forgets_the_failures,
             tries_at_the_same_time_all_count, failures_are_forgotten_after_a_quiet_day,
             an_ended_session_is_remembered_until_it_is_too_old,
+            a_code_reads_back_whole_and_the_first_of_two_stays, a_code_becomes_one_grant_with_its_refresh_token,
+            a_code_that_comes_again_revokes_what_it_became,
+            a_code_that_is_unknown_late_or_tried_too_often_becomes_nothing,
+            of_a_hundred_redemptions_one_becomes_a_grant,
+            a_login_makes_room_for_itself_and_what_was_made_by_hand_stays, a_purge_takes_codes_that_have_expired,
+            a_refresh_token_gives_a_successor_and_moves_the_end, a_token_gives_the_same_successor_again_for_a_moment,
+            a_token_whose_successor_was_used_is_a_replay, a_token_that_was_used_later_than_now_is_a_replay,
+            an_expired_token_or_grant_is_over, a_revocation_is_never_undone_by_a_refresh_under_way,
+            of_fifty_refreshes_at_once_there_is_one_successor, the_oldest_used_tokens_of_a_grant_are_forgotten,
+            a_purge_takes_refresh_tokens_with_their_grant,
         );
     };
     (@cases $backend:ident, $open:expr, $($case:ident),+ $(,)?) => {

@@ -11,7 +11,7 @@ use super::{Backend, Error, Grant, Store};
 pub const RETRY_WINDOW_MS: i64 = 30 * 1_000;
 
 /// As many used tokens of one grant are known as used. An older one is merely unknown.
-pub const MAX_USED_TOKENS_OF_ONE_GRANT: i64 = 5_000;
+pub const MAX_USED_TOKENS_OF_ONE_GRANT: i64 = 1_000;
 
 /// A refresh token to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -201,6 +201,16 @@ fn o_27_passwords_are_tried_at_a_pace_and_a_browser_known_from_before_is_not_kep
     known.set_cookie("portcullis-session", "gone");
     try_login(&mut known, "alice", &password("alice"));
     assert!(is_logged_in(&mut known));
+    // At a browser she has never used: by a link that she gets at her terminal.
+    let file = gateway.password_file("alice");
+    let made = gateway.cli(&["user", "browser", "alice", "--password-file", file.to_str().unwrap()]).success();
+    let mut new = Browser::new(gateway.agent);
+    let page = new.get(made.stdout.trim());
+    assert!(page.has_field("password"), "the link lets nobody in");
+    assert_eq!(try_login(&mut new, "alice", "guess").status(), 403);
+    try_login(&mut new, "alice", &password("alice"));
+    assert!(is_logged_in(&mut new));
+    assert_eq!(stranger.get("/login?browser=AAAA.AAAA").status(), 400);
     // And bob, whom nobody attacks.
     assert!(try_login(&mut stranger, "bob", &password("bob")).status() == 200);
 }
