@@ -16,10 +16,6 @@ pub(super) trait Program {
     fn list(&mut self) -> Vec<String>;
     /// What a tool answered, or what went wrong.
     fn call(&mut self, tool: &str, arguments: &Value) -> Result<String, String>;
-    /// Ends what the client may do: by itself where it can, otherwise its person does it at the gateway.
-    fn log_out(&mut self, desk: &Desk) {
-        desk.revoke();
-    }
     /// Logs in again, where the client does not do so by itself.
     fn log_in_again(&mut self) {}
 }
@@ -94,15 +90,6 @@ impl Program for Inspector<'_> {
         let arguments = arguments.to_string();
         let finished = self.run(&["--method", "tools/call", "--tool-name", tool, "--tool-args-json", &arguments]);
         if finished.status.success() { said(&Inspector::result(&finished)) } else { Err(format!("{finished:?}")) }
-    }
-
-    /// It revokes what it has when it is told to log in anew, and that is the next thing it does.
-    fn log_out(&mut self, desk: &Desk) {
-        self.run(&["--relogin", "--method", "tools/list"]).success();
-        let revoked = desk.tap.asked("POST", "/revoke");
-        let statuses: Vec<_> =
-            revoked.iter().filter_map(|exchange| exchange.response.as_ref()).map(|response| response.status).collect();
-        assert!(!statuses.is_empty() && statuses.iter().all(|status| *status == 200), "{revoked:#?}");
     }
 }
 
