@@ -173,6 +173,15 @@ pub fn icon() -> Response {
     asset("image/svg+xml", ICON)
 }
 
+/// A time in Unix milliseconds as people read it, to the minute: `3 February 2027, 08:45 UTC`.
+pub fn moment(unix_ms: i64) -> String {
+    match jiff::Timestamp::from_millisecond(unix_ms) {
+        Ok(at) => at.strftime("%-d %B %Y, %H:%M UTC").to_string(),
+        // No clock says so.
+        Err(_) => "at no time".to_owned(),
+    }
+}
+
 fn asset(kind: &'static str, text: &'static str) -> Response {
     let headers = [
         (header::CONTENT_TYPE, kind),

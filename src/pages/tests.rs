@@ -191,3 +191,9 @@ fn the_page_says_what_vouches_for_a_client() {
     // Who presses Enter without reading denies nothing by mistake and allows nothing either: Deny is first.
     assert!(registered.find("value=\"deny\"") < registered.find("value=\"allow\""));
 }
+
+#[test]
+fn times_are_written_for_people() {
+    assert_eq!(moment(1_801_646_745_123), "3 February 2027, 09:25 UTC");
+    assert_eq!(moment(i64::MAX), "at no time");
+}

@@ -1,8 +1,8 @@
 //! Every page in every state, as the program would answer it, on a server of its own: what a person can see without
 //! having to get into trouble first, and what strangers may make of it.
 
-use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
 use http_body_util::BodyExt as _;
 use portcullis::pages::{self, Asking, Consent, GrantRow, Grants, Login, Message, Setup};
 use std::fmt::Write as _;
@@ -12,6 +12,9 @@ use std::thread;
 
 /// A client with a name for every trouble: quotes and tags, writing turned around, accents in heaps, no end.
 const HOSTILE: &str = "\"><script>alert(1)</script> \u{202e}edualC\u{202c} A\u{336}\u{336}\u{336}\u{336}\u{336}\u{336}";
+
+/// The client that the consent pages name.
+pub(crate) const CLIENT: &str = "https://client.example/callback";
 
 /// What a page is called in the gallery, and the page.
 pub(crate) type Sample = (&'static str, fn() -> Response);
@@ -45,7 +48,7 @@ pub(crate) const SAMPLES: &[Sample] = &[
     ("close-window", || end("You can close this window", "The program has its answer and goes on by itself.", None)),
 ];
 
-/// Answers `/<name>` with that page, and what pages load. Where it listens.
+/// Answers `/<name>` with that page, and what pages load; a form is sent on to [`CLIENT`]. Where it listens.
 pub(crate) fn serve() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it is bound");
@@ -58,8 +61,9 @@ pub(crate) fn serve() -> SocketAddr {
                 // The rest is read as well: a browser whose request is cut off shows no page.
                 head.for_each(drop);
                 let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+                let answer = if request.starts_with("POST ") { sent_on() } else { answer(&path) };
                 // A browser that has gone needs no answer.
-                drop((&stream).write_all(&wire(answer(&path))));
+                drop((&stream).write_all(&wire(answer)));
             });
         }
     });
@@ -74,6 +78,10 @@ fn answer(path: &str) -> Response {
         (_, Some((_, page))) => page(),
         _ => pages::answer(StatusCode::NOT_FOUND, &said("No such page", "", true), None),
     }
+}
+
+fn sent_on() -> Response {
+    (StatusCode::SEE_OTHER, [(header::LOCATION, CLIENT)]).into_response()
 }
 
 fn wire(response: Response) -> Vec<u8> {
@@ -162,7 +170,7 @@ fn login(asking: Option<Asking>, username: &str, problem: Option<&str>) -> Respo
 
 fn consent(asking: Asking) -> Response {
     let page = Consent { user: "alice".into(), asking, flow: "f".into(), csrf: "c".into() };
-    pages::answer(StatusCode::OK, &page, Some("https://client.example/callback"))
+    pages::answer(StatusCode::OK, &page, Some(CLIENT))
 }
 
 fn grants(grants: Vec<GrantRow>, notice: Option<&str>) -> Response {

@@ -2,6 +2,7 @@
 
 mod app;
 mod authorize;
+mod browser;
 mod conformance;
 mod consent;
 mod desk;

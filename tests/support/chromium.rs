@@ -122,20 +122,26 @@ impl Window {
     /// Presses the button, or follows the link, of this name, to another page.
     #[track_caller]
     pub(crate) fn press(&self, name: &str) -> Seen {
-        self.seen_after(&json!({ "do": "press", "name": name, "times": 1 }))
+        self.seen_after(&json!({ "do": "press", "name": name }))
     }
 
-    /// The same twice, as people do whose browser seems slow.
+    /// Presses it twice, as people do whose browser seems slow. The form must be on its way both times before an answer comes.
     #[track_caller]
-    pub(crate) fn press_twice(&self, name: &str) -> Seen {
-        self.seen_after(&json!({ "do": "press", "name": name, "times": 2 }))
+    pub(crate) fn press_twice(&self, name: &str) {
+        self.order(&json!({ "do": "press_twice", "name": name }));
+    }
+
+    /// Waits for the page with this heading.
+    #[track_caller]
+    pub(crate) fn arrive(&self, heading: &str) -> Seen {
+        self.seen_after(&json!({ "do": "arrive", "heading": heading }))
     }
 
     /// Presses a button that leads to no page, and waits until the browser has tried this URL or said this. Gives everything
     /// that was tried and said.
     #[track_caller]
     pub(crate) fn press_in_vain(&self, name: &str, until: &str) -> Vec<String> {
-        let seen = self.order(&json!({ "do": "press_only", "name": name, "until": until }));
+        let seen = self.order(&json!({ "do": "press_in_vain", "name": name, "until": until }));
         ["requests", "failures", "console"].iter().flat_map(|list| texts(&seen[list])).collect()
     }
 
@@ -155,12 +161,6 @@ impl Window {
     #[track_caller]
     pub(crate) fn back(&self) -> Seen {
         self.seen_after(&json!({ "do": "back" }))
-    }
-
-    /// What stands in it now.
-    #[track_caller]
-    pub(crate) fn seen(&self) -> Seen {
-        self.seen_after(&json!({ "do": "seen" }))
     }
 
     /// What stands in the field of this label, and whether the browser would send it.
@@ -209,6 +209,12 @@ impl Window {
         let found = self.order(&json!({ "do": "hindrances", "rules": true }));
         assert!(found["n_passed"].as_u64() > Some(8), "axe-core has looked at the page: {found}");
         texts(&found["hindrances"])
+    }
+
+    /// Makes the page what no page should be, for a test of the tests.
+    #[track_caller]
+    pub(crate) fn spoil(&self) {
+        self.order(&json!({ "do": "spoil" }));
     }
 
     #[track_caller]
