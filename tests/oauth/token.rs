@@ -1,6 +1,6 @@
 //! `/token`, after a login through the browser: what the tokens are good for, and what a code is not.
 
-use super::app::{app, gate, of};
+use super::app::{SECRET, app, gate, of};
 use crate::support::PATIENCE;
 use crate::support::canary::{Canary, texts};
 use crate::support::gate::{Gate, call, eventually};
@@ -126,6 +126,26 @@ fn o_19_as_49_as_50_a_replay_ends_the_login_and_a_guess_does_not() {
     eventually(PATIENCE, is_out).expect("its access token is refused");
     is_error(&token(gateway, &app().refresh(&tokens.refresh.unwrap())), 400, "invalid_grant");
     assert!(gateway.audit().iter().any(|record| record["event"] == "token.replayed"));
+}
+
+#[test]
+fn as_43_as_44_o_31_a_client_that_cannot_show_who_it_is_burns_no_code() {
+    let Gate { gateway, .. } = gate("");
+    let client = of("checker", Some(SECRET));
+    let asked = client.ask(&gateway, "up");
+    let code = client.code(&gateway, "alice", &asked);
+
+    for _ in 0..6 {
+        for secret in [None, Some("wrong"), Some("")] {
+            is_error(&token(&gateway, &of("checker", secret).redeem(&code, &asked.verifier)), 401, "invalid_client");
+        }
+    }
+
+    let tokens = Tokens::of(&token(&gateway, &client.redeem(&code, &asked.verifier)));
+    assert_eq!(status_with(&gateway, &tokens.access), 200);
+    let refresh = tokens.refresh.unwrap();
+    is_error(&token(&gateway, &of("checker", None).refresh(&refresh)), 401, "invalid_client");
+    assert_eq!(token(&gateway, &client.refresh(&refresh)).status, 200);
 }
 
 #[test]
