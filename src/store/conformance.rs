@@ -1,6 +1,10 @@
 //! What every backend must do, whatever it is made of. Each case gets an empty store through two handles, `here` and
 //! `there`: clones, or two processes that share one file or server.
 
+mod clients;
+
+pub(crate) use clients::*;
+
 use super::{Attempt, Error, Grant, MAX_GRANTS_OF_ONE_SUBJECT, Revocation, Revoked, Store, Subject};
 use std::sync::Arc;
 
@@ -16,6 +20,9 @@ macro_rules! suite {
             failures_pause_a_name_longer_and_longer, a_success_forgets_the_failures,
             tries_at_the_same_time_all_count, failures_are_forgotten_after_a_quiet_day,
             an_ended_session_is_remembered_until_it_is_too_old,
+            a_client_reads_back_whole_and_is_used_to_the_hour,
+            at_the_cap_the_oldest_client_that_was_never_used_makes_room, a_client_in_use_never_makes_room,
+            a_removed_client_takes_its_grants_with_it, an_assertion_is_used_once_by_whoever_is_first,
         );
     };
     (@cases $backend:ident, $open:expr, $($case:ident),+ $(,)?) => {

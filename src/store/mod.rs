@@ -4,6 +4,7 @@
 //! The store keeps rows and counts; who may ask for a change is decided by its callers.
 //! Times come from the callers as milliseconds since the Unix epoch, so that the store needs no clock of its own.
 
+mod client;
 mod code;
 /// Directories and files that only their owner may read.
 pub mod files;
@@ -14,6 +15,7 @@ mod sqlite;
 #[cfg(test)]
 pub(crate) mod conformance;
 
+pub use client::{Insertion, MAX_CLIENTS, RegisteredClient, Removal};
 pub use code::Code;
 pub use grant::{Grant, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, NotASubject, Revoked, Subject};
 pub(crate) use grant::{is_client_id, is_user_name};

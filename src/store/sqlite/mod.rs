@@ -4,6 +4,7 @@
 //! task must not. WAL lets the reader and other processes go on while somebody writes; `synchronous=FULL` means that a
 //! write which returned survives a power cut.
 
+mod clients;
 mod codes;
 mod grants;
 mod lane;
