@@ -11,7 +11,7 @@ use crate::fetch::Fetcher;
 use crate::identity::{self, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
-use crate::oauth::{self, Signing};
+use crate::oauth::{self, Documents, Signing};
 use crate::proxy::{Gateway, Ids, MAX_REFUSALS};
 use crate::reload::Reloader;
 use crate::secret::Secret;
@@ -213,7 +213,8 @@ impl Parts {
             store,
             clock: clock.clone(),
             audit: audit.clone(),
-            fetcher: fetcher.clone(),
+            documents: Arc::new(Documents::new(fetcher.clone())),
+            registrations: Arc::default(),
             signing,
         };
         let gateway = Gateway {

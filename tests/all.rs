@@ -24,6 +24,7 @@ mod proxy {
 mod conformance;
 /// Tokens of authorization servers that are not ours.
 mod issuers;
+mod oauth;
 mod policy;
 mod upstreams;
 

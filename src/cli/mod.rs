@@ -4,6 +4,7 @@
 
 mod audit;
 mod check;
+mod clients;
 mod context;
 mod explain;
 mod operator;
@@ -46,6 +47,9 @@ enum Command {
     /// Access tokens made by hand.
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// OAuth clients.
+    #[command(subcommand)]
+    Clients(clients::ClientsCommand),
     /// Read and verify the audit log.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -85,6 +89,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::User(user::UserCommand::Hash(hash)) => user::hash(&hash).map(|()| ExitCode::SUCCESS),
         Command::User(command) => context::with(&file, async |context| user::run(command, context).await),
         Command::Token(command) => context::with(&file, async |context| token::run(command, context).await),
+        Command::Clients(clients::ClientsCommand::Secret) => {
+            clients::print_secret();
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Clients(command) => context::with(&file, async |context| clients::run(command, context).await),
         Command::Audit(command) => {
             let loaded = config::read(&file)?;
             audit::run(command, &loaded.resolve(&loaded.config.data_dir)).map(|()| ExitCode::SUCCESS)

@@ -1,16 +1,22 @@
 //! OAuth on the agent listener. Today: the documents that tell a client where a token for a route comes from
 //! (RFC 9728) and our public keys. The flows themselves are a later step.
 
+mod budget;
+mod caller;
 mod client;
+mod client_authentication;
+mod client_metadata;
 mod error;
+mod fetches;
 mod form;
 mod jwks;
+mod metadata_document;
 mod protected_resource;
+mod register;
 mod signing;
 
 use crate::audit::Audit;
 use crate::clock::Clock;
-use crate::fetch::Fetcher;
 use crate::identity::Keys;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -18,10 +24,12 @@ use arc_swap::ArcSwap;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+pub use metadata_document::Documents;
+pub use register::Registrations;
 pub use signing::Signing;
 
 /// What the endpoints work with. Clones share all of it.
@@ -37,8 +45,10 @@ pub struct Shared {
     pub clock: Clock,
     /// The record of what was decided.
     pub audit: Audit,
-    /// Fetches metadata documents of clients.
-    pub fetcher: Fetcher,
+    /// What clients say of themselves at their own URLs.
+    pub documents: Arc<Documents>,
+    /// How fast clients may register.
+    pub registrations: Arc<Registrations>,
     /// What signs the small things that browsers keep for us.
     pub signing: Arc<Signing>,
 }
@@ -50,10 +60,12 @@ pub fn router(shared: Shared) -> Router {
         .route("/.well-known/oauth-protected-resource", get(protected_resource::root))
         .route("/.well-known/oauth-protected-resource/mcp/{name}", get(protected_resource::of_route))
         .route("/jwks", get(jwks::get))
+        .route("/register", post(register::post))
         .fallback(|| async { not_found() })
         .method_not_allowed_fallback(|| async {
             document(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "method_not_allowed" }))
         })
+        .layer(axum::middleware::from_fn(caller::remember))
         .with_state(shared)
 }
 

@@ -1,0 +1,3 @@
+//! The authorization server, as clients and browsers see it.
+
+mod register;
