@@ -17,6 +17,7 @@ mod pages;
 mod races;
 mod real_clients;
 mod refresh;
+mod register;
 mod revocation;
 mod scripts;
 mod setup;
