@@ -207,6 +207,27 @@ fn a_question_moved_to_another_browser_is_not_answered_there_whoever_is_logged_i
 }
 
 #[test]
+fn somebody_else_can_answer_after_their_own_password() {
+    let scene = Scene::set();
+    let Some(window) = scene.window(Look::DESK) else {
+        return;
+    };
+    scene.to_consent(&window, "alice");
+
+    let login = window.press("Log in as someone else");
+    assert_eq!(login.heading, "Log in");
+    assert!(login.text.contains("Test App asks to use up"), "for the same question: {login:?}");
+    let consent = log_in(&window, "bob");
+
+    assert!(consent.text.contains("Logged in as bob") && !consent.text.contains("alice"), "{consent:?}");
+    assert_eq!(window.press("Allow").heading, BACK);
+    let tokens = scene.redeemed(&scene.told()[0]);
+    assert_eq!(status_with(&scene.gateway, &tokens.access), 200);
+    let grants = window.goto(&format!("{}grants", scene.origin()));
+    assert!(grants.text.contains("Logged in as bob") && grants.text.contains("Test App uses up"), "{grants:?}");
+}
+
+#[test]
 fn a_question_that_waited_too_long_is_not_answered() {
     let scene = Scene::set();
     let Some(window) = scene.window(Look::DESK) else {
