@@ -5,13 +5,16 @@ use crate::support::canary::{Canary, texts};
 use crate::support::gateway::{Gateway, Launch, in_front_of, password};
 use crate::support::http::Request;
 use crate::support::person::Person;
+use crate::support::recorder::Recorder;
+use crate::support::reply::Reply;
 use crate::support::sdk::Peer;
 use crate::support::tap::Tap;
+use crate::support::tls::Identity;
 use crate::support::wait_for;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use portcullis::clock::Clock;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A gateway with a login, everything around it, and what was said.
 pub(crate) struct Desk {
@@ -19,6 +22,8 @@ pub(crate) struct Desk {
     pub(crate) tap: Tap,
     pub(crate) person: Person,
     pub(crate) gateway: Gateway,
+    /// Where the client is described, if that is how it makes itself known.
+    pub(crate) document: Option<Document>,
 }
 
 /// Long enough for a call right after the login, short enough to wait for its end.
@@ -29,22 +34,77 @@ const RULES: &str = r#"
 - { name: not that one, tools: ["up/danger"], deny: {} }
 "#;
 
+/// A client-id metadata document on an HTTPS server of its own.
+pub(crate) struct Document {
+    server: Recorder,
+    authority: Identity,
+}
+
+impl Document {
+    /// Of a public client that wants its people back here.
+    pub(crate) fn publish(redirect_uris: &[&str]) -> Document {
+        let authority = Identity::authority("documents");
+        let server = Recorder::start_tls(&authority.sign(&["localhost"]), None);
+        let url = format!("https://localhost:{}{PATH}", server.address().port());
+        let document = json!({
+            "client_id": url,
+            "client_name": "A client with a document",
+            "redirect_uris": redirect_uris,
+            "token_endpoint_auth_method": "none",
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+        });
+        server.answer_with(move |request| match request.target.as_str() {
+            PATH => Reply::json(document.to_string()).header("Content-Type", "application/json"),
+            _ => Reply::new(404, ""),
+        });
+        Document { server, authority }
+    }
+
+    /// The client's id.
+    pub(crate) fn url(&self) -> String {
+        format!("https://{}{PATH}", self.host())
+    }
+
+    /// How often it was fetched.
+    pub(crate) fn n_fetches(&self) -> usize {
+        self.server.requests().len()
+    }
+
+    fn host(&self) -> String {
+        format!("localhost:{}", self.server.address().port())
+    }
+}
+
+/// Where the document stands on its server.
+const PATH: &str = "/oauth/client.json";
+
 impl Desk {
     /// With the gateway's own defaults, but for how long a token lives.
     #[track_caller]
     pub(crate) fn open() -> Desk {
-        Desk::open_with("", |launch| launch)
+        Desk::new("", None)
     }
 
-    /// With more lines under `oauth`, and what they need.
+    /// For a client that is known by its document.
     #[track_caller]
-    pub(crate) fn open_with(oauth: &str, prepare: impl FnOnce(Launch) -> Launch) -> Desk {
+    pub(crate) fn open_for(document: Document) -> Desk {
+        let documents = format!("  metadata_documents: {{ private: [\"{}\"], ca: ca.pem }}\n", document.host());
+        Desk::new(&documents, Some(document))
+    }
+
+    #[track_caller]
+    fn new(oauth: &str, document: Option<Document>) -> Desk {
         let (server, tap) = (Peer::typescript_with_sessions(), Tap::start());
         let base = in_front_of(&server.url, RULES);
         let yaml = format!("public_url: {}\noauth:\n  access_token: {TOKENS_LIVE}\n{oauth}{base}", tap.origin());
-        let gateway = prepare(Launch::new(&yaml).env("RUST_LOG", "trace")).start();
+        let mut launch = Launch::new(&yaml).env("RUST_LOG", "trace");
+        if let Some(document) = &document {
+            launch = launch.file("ca.pem", &document.authority.cert);
+        }
+        let gateway = launch.start();
         tap.lead_to(gateway.agent);
-        Desk { server, tap, person: Person::new("alice"), gateway }
+        Desk { server, tap, person: Person::new("alice"), gateway, document }
     }
 
     /// What people paste into their client.
@@ -61,13 +121,14 @@ impl Desk {
         granted.map(|exchange| exchange.answered("access_token")).next().expect("a token was given")
     }
 
-    /// Waits until the latest access token is over, and sees that the gateway knows.
+    /// Waits until the latest access token is over, for the gateway and for the client, and sees that the gateway knows.
     #[track_caller]
     pub(crate) fn wait_until_expired(&self) {
         let token = self.latest_token();
         let end = claims(&token)["exp"].as_i64().expect("a token has an end");
-        wait_for("the end of the access token", || Clock::System.unix_seconds() >= end);
-        self.assert_refused(&token);
+        // A client counts from when it got the token, and the gateway in whole seconds.
+        wait_for("the end of the access token", || Clock::System.unix_seconds() > end + 1);
+        assert_eq!(self.status_with(&token), 401, "the token is over");
     }
 
     /// Records of the audit log of this kind.
@@ -81,9 +142,7 @@ impl Desk {
     #[track_caller]
     pub(crate) fn assert_logged_in(&self, times: usize) {
         let n = |method: &str, path: &str| self.tap.asked(method, path).len();
-        let exchanges = self.tap.exchanges();
-        let wire: Vec<String> =
-            exchanges.iter().map(|exchange| format!("{} {}", exchange.method, exchange.path())).collect();
+        let wire = self.tap.exchanges();
         assert!(n("GET", "/.well-known/oauth-protected-resource/mcp/up") >= 1, "no discovery: {wire:#?}");
         assert_eq!((n("POST", "/login"), n("POST", "/consent") >= 1), (times, true), "{wire:#?}");
         assert_eq!(self.tap.granted("authorization_code").len(), times, "{wire:#?}");
@@ -102,7 +161,7 @@ impl Desk {
     #[track_caller]
     pub(crate) fn assert_refreshed(&self) {
         let refreshed = self.tap.granted("refresh_token");
-        assert!(!refreshed.is_empty(), "no refresh: {:#?}", self.tap.asked("POST", "/token"));
+        assert!(!refreshed.is_empty(), "no refresh: {:#?}", self.tap.exchanges());
         wait_for("the records of refreshed tokens", || self.events("token.refreshed").len() >= refreshed.len());
         for exchange in refreshed {
             let old = exchange.form("refresh_token").expect("it is a refresh");
@@ -110,29 +169,30 @@ impl Desk {
         }
     }
 
-    /// This token opens nothing any more, and the log says that it was ended, not that it expired.
-    #[track_caller]
-    pub(crate) fn assert_revoked(&self, token: &str) {
-        wait_for("the record of the revocation", || !self.events("token.revoked").is_empty());
-        self.assert_refused(token);
-    }
-
-    /// Ends the client's grant from outside, as its person can.
+    /// Ends the client's grant from outside, as its person can: none of the clients here does so by itself. Its token, which
+    /// would live on for a while, opens nothing any more.
     #[track_caller]
     pub(crate) fn revoke(&self) {
+        let issued = self.events("token.issued");
+        let grant = issued.last().and_then(|record| record["principal"]["grant"].as_str()).expect("a token was issued");
         let file = self.gateway.password_file("alice");
         let file = file.to_str().expect("temporary paths are UTF-8");
-        self.gateway
-            .cli(&["token", "revoke", &self.latest_token(), "--user", "alice", "--password-file", file])
-            .success();
+        self.gateway.cli(&["token", "revoke", grant, "--as", "alice", "--password-file", file]).success();
+        let token = self.latest_token();
+        // Another process has told the store; the gateway looks there several times a second.
+        wait_for("the revocation", || self.status_with(&token) == 401);
+        let listed = self.gateway.cli(&["token", "list", "--user", "alice"]).success().stdout;
+        let line =
+            listed.lines().find(|line| line.contains(grant)).unwrap_or_else(|| panic!("{grant} is not in {listed}"));
+        assert!(line.contains("revoked"), "{line}");
     }
 
+    /// How the gateway answers who has this token.
     #[track_caller]
-    fn assert_refused(&self, token: &str) {
+    fn status_with(&self, token: &str) -> u16 {
         let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
         let host = self.tap.address().to_string();
-        let refused = Request::mcp("/mcp/up", list).header("Host", &host).bearer(token).send(self.gateway.agent);
-        assert_eq!(refused.status, 401, "{}", refused.text());
+        Request::mcp("/mcp/up", list).header("Host", &host).bearer(token).send(self.gateway.agent).status
     }
 
     /// Of all that went over the wire and is secret, nothing stands in what the gateway wrote or answered in vain.

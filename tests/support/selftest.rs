@@ -2,10 +2,13 @@
 
 use super::agent::Agent;
 use super::browser::{self, Browser};
+use super::canary::Canary;
 use super::http::{Connection, Request, Response};
 use super::invariants;
+use super::person::Person;
 use super::recorder::{Recorded, Recorder};
 use super::reply::{Reply, event};
+use super::tap::Tap;
 use super::tls::{self, Identity};
 use super::wire::Headers;
 use serde_json::json;
@@ -161,9 +164,10 @@ fn recorded_request_names_its_rpc_method() {
 }
 
 /// A login as ours is: a form on a page of its own, then a choice, then the way back to the client.
-fn login_server() -> Recorder {
+fn login_server(callback: &str) -> Recorder {
     let recorder = Recorder::start();
-    recorder.answer_with(|request| {
+    let back = format!("{callback}?code=c%2B1&iss=http%3A%2F%2Fx");
+    recorder.answer_with(move |request| {
         let html = |page: &str| Reply::new(200, page).header("Content-Type", "text/html; charset=utf-8");
         let see = |location: &str| Reply::new(303, "").header("Location", location);
         let cookies = request.header("cookie").unwrap_or_default().to_owned();
@@ -180,7 +184,7 @@ fn login_server() -> Recorder {
                 "<form method=post action=\"/consent\"><input type=hidden name=csrf value=c1><input type=checkbox name=all>\
                  <button name=decision value=allow>Allow</button><button name=decision value=deny>Deny</button></form>",
             ),
-            ("POST", "/consent") => see("http://127.0.0.1:1/callback?code=c%2B1&iss=http%3A%2F%2Fx"),
+            ("POST", "/consent") => see(&back),
             _ => Reply::new(400, "no"),
         }
     });
@@ -189,7 +193,7 @@ fn login_server() -> Recorder {
 
 #[test]
 fn browser_fills_in_forms_keeps_cookies_and_stops_where_it_leaves() {
-    let server = login_server();
+    let server = login_server("http://127.0.0.1:1/callback");
     let mut browser = Browser::new(server.address());
     browser.set_cookie("old", "stale");
 
@@ -214,7 +218,7 @@ fn browser_fills_in_forms_keeps_cookies_and_stops_where_it_leaves() {
 
 #[test]
 fn browser_can_send_what_no_page_offered() {
-    let server = login_server();
+    let server = login_server("http://127.0.0.1:1/callback");
     let mut browser = Browser::new(server.address());
 
     let page = browser.post_only("/login", &[("username".to_owned(), "mallory".to_owned())]);
@@ -240,4 +244,93 @@ fn browser_does_not_take_an_error_page_for_a_callback() {
     server.answer_with(|_| Reply::new(400, "<p>This link has expired.</p>").header("Content-Type", "text/html"));
 
     Browser::new(server.address()).get("/authorize").callback();
+}
+
+#[test]
+fn person_logs_in_presses_the_button_they_chose_and_comes_back_to_the_client() {
+    let client = Recorder::start();
+    client.answer_with(|_| Reply::new(200, "You can close this page."));
+    let server = login_server(&format!("http://{}/callback", client.address()));
+    let person = Person::new("alice");
+    person.decides("deny");
+
+    person.visit(&format!("http://{}/authorize?client_id=x", server.address())).success();
+
+    let sent: Vec<_> = server.requests().into_iter().map(|request| request.body).collect();
+    assert_eq!(sent[1], b"flow=a%26b%3D%22&username=alice&password=alice+opens+the+gate");
+    assert_eq!(sent[3], b"csrf=c1&decision=deny");
+    assert_eq!(client.last().target, "/callback?code=c%2B1&iss=http%3A%2F%2Fx");
+    assert_eq!(person.seen().len(), 5);
+}
+
+#[test]
+fn person_does_not_come_back_from_an_error_page() {
+    let server = Recorder::start();
+    server.answer_with(|_| Reply::new(400, "<p>This link has expired.</p>").header("Content-Type", "text/html"));
+
+    let visit = Person::new("alice").visit(&format!("http://{}/authorize", server.address()));
+
+    assert!(!visit.status.success(), "{visit:?}");
+}
+
+#[test]
+fn tap_pairs_requests_with_answers_and_finds_every_secret() {
+    let recorder = Recorder::start();
+    let json = |body: &str| Reply::json(body.to_owned()).header("Content-Type", "application/json");
+    recorder.answer_next(json(r#"{"client_id":"c","client_secret":"CANARY-secret"}"#));
+    recorder.answer_next(
+        Reply::redirect(303, "http://127.0.0.1:1/?code=CANARY-code").header("Set-Cookie", "s=CANARY-cookie; Path=/"),
+    );
+    recorder.answer_next(json(
+        r#"{"access_token":"eyJ.CANARY-claims.CANARY-signature","refresh_token":"CANARY-refresh-2"}"#,
+    ));
+    let tap = Tap::start();
+    tap.lead_to(recorder.address());
+    let mut connection = Connection::open(tap.address());
+    let form = |path: &str, body: &str| {
+        Request::post(path).header("Content-Type", "application/x-www-form-urlencoded").body(body)
+    };
+
+    for request in [
+        Request::post("/register").body("{}"),
+        form("/login", "username=alice&password=CANARY+password"),
+        form("/token", "grant_type=refresh_token&refresh_token=CANARY-refresh-1")
+            .header("Authorization", "Basic YzpDQU5BUlktYmFzaWM="),
+    ] {
+        connection.send(&request.to_bytes("x"));
+        connection.response();
+    }
+
+    let granted = tap.granted("refresh_token");
+    assert_eq!(granted[0].answered("refresh_token"), "CANARY-refresh-2");
+    let found: Vec<String> = tap.secrets().into_iter().map(|secret| secret.value).collect();
+    for secret in [
+        "CANARY-secret",
+        "CANARY-code",
+        "CANARY-cookie",
+        "CANARY password",
+        "CANARY-basic",
+        "CANARY-refresh-1",
+        "CANARY-refresh-2",
+        "CANARY-signature",
+        "eyJ.CANARY-claims.CANARY-signature",
+    ] {
+        assert!(found.iter().any(|value| value == secret), "{secret} is not among {found:?}");
+    }
+}
+
+#[test]
+fn canary_is_found_in_every_spelling() {
+    let canary = Canary::new("a password", "alice opens the gate");
+    canary.assert_absent("a log", "alice does not open the gate");
+
+    for line in [
+        "password: alice opens the gate",
+        "password=alice+opens+the+gate",
+        "616c696365206f70656e73207468652067617465",
+        "x: YWxpY2Ugb3BlbnMgdGhlIGdhdGU",
+    ] {
+        let seen = std::panic::catch_unwind(|| canary.assert_absent("a log", line));
+        assert!(seen.is_err(), "not seen: {line}");
+    }
 }

@@ -7,6 +7,7 @@ use super::wire::{self, Framing, Headers};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +37,7 @@ struct Connection {
 }
 
 /// A request and what was answered.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Exchange {
     /// Its method.
     pub(crate) method: String,
@@ -179,6 +180,16 @@ impl Connection {
             let at = self.times.iter().rfind(|(from, _)| *from <= begin).map_or(0, |(_, at)| *at);
             all.push(Exchange { method, target, headers: head.headers, body, response: response(&mut answered), at });
         }
+    }
+}
+
+/// A line, as one reads it in a failure.
+impl fmt::Debug for Exchange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let answer = self.response.as_ref().map_or("no answer".to_owned(), |response| response.status.to_string());
+        write!(formatter, "{} {} → {answer}", self.method, self.target)?;
+        let failed = self.response.as_ref().filter(|response| response.status >= 400);
+        failed.map_or(Ok(()), |response| write!(formatter, ": {}", response.text()))
     }
 }
 

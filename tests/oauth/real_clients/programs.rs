@@ -16,10 +16,6 @@ pub(super) trait Program {
     fn list(&mut self) -> Vec<String>;
     /// What a tool answered, or what went wrong.
     fn call(&mut self, tool: &str, arguments: &Value) -> Result<String, String>;
-    /// Ends what the client may do: by itself where it can, otherwise its person does it at the gateway.
-    fn log_out(&mut self, desk: &Desk) {
-        desk.revoke();
-    }
     /// Logs in again, where the client does not do so by itself.
     fn log_in_again(&mut self) {}
 }
@@ -48,25 +44,23 @@ fn at_home(command: &mut Command, home: &TempDir, desk: &Desk) {
     }
 }
 
+/// The option that tells a client where its document is, if it has one.
+fn by_document(desk: &Desk, option: &str) -> Vec<String> {
+    desk.document.iter().flat_map(|document| [option.to_owned(), document.url()]).collect()
+}
+
 // === MCP Inspector ===
 
 /// MCP Inspector CLI: a run for each thing, and its tokens in a file in between.
 pub(super) struct Inspector<'a> {
     desk: &'a Desk,
     home: TempDir,
-    more: Vec<String>,
 }
 
 impl<'a> Inspector<'a> {
     pub(super) fn new(desk: &'a Desk) -> Option<Inspector<'a>> {
         Tool::Inspector.command()?;
-        Some(Inspector { desk, home: TempDir::new().expect("a temporary folder"), more: Vec::new() })
-    }
-
-    /// With more options on every run.
-    pub(super) fn with(mut self, more: &[&str]) -> Inspector<'a> {
-        self.more.extend(more.iter().map(|&one| one.to_owned()));
-        self
+        Some(Inspector { desk, home: TempDir::new().expect("a temporary folder") })
     }
 
     #[track_caller]
@@ -75,7 +69,8 @@ impl<'a> Inspector<'a> {
         at_home(&mut command, &self.home, self.desk);
         command.env("MCP_INSPECTOR_SECRET_STORE", "file").env("MCP_AUTO_OPEN_ENABLED", "true");
         command.args(["--cli", "--transport", "http", "--server-url", &self.desk.url(), "--format", "json"]);
-        command.args(["--callback-url", "http://127.0.0.1:0/oauth/callback"]).args(&self.more).args(arguments);
+        command.args(["--callback-url", "http://127.0.0.1:0/oauth/callback"]).args(arguments);
+        command.args(by_document(self.desk, "--client-metadata-url"));
         process::run(&mut command, b"")
     }
 
@@ -96,15 +91,6 @@ impl Program for Inspector<'_> {
         let finished = self.run(&["--method", "tools/call", "--tool-name", tool, "--tool-args-json", &arguments]);
         if finished.status.success() { said(&Inspector::result(&finished)) } else { Err(format!("{finished:?}")) }
     }
-
-    /// It revokes what it has when it is told to log in anew, and that is the next thing it does.
-    fn log_out(&mut self, desk: &Desk) {
-        self.run(&["--relogin", "--method", "tools/list"]).success();
-        let revoked = desk.tap.asked("POST", "/revoke");
-        let statuses: Vec<_> =
-            revoked.iter().filter_map(|exchange| exchange.response.as_ref()).map(|response| response.status).collect();
-        assert!(!statuses.is_empty() && statuses.iter().all(|status| *status == 200), "{revoked:#?}");
-    }
 }
 
 // === mcp-remote ===
@@ -121,7 +107,8 @@ impl McpRemote {
         let mut command = Tool::McpRemote.command()?;
         let home = TempDir::new().expect("a temporary folder");
         at_home(&mut command, &home, desk);
-        let stdio = Dialogue::start("mcp-remote", command.env("MCP_REMOTE_CONFIG_DIR", home.path()).arg(desk.url()));
+        command.env("MCP_REMOTE_CONFIG_DIR", home.path()).arg(desk.url());
+        let stdio = Dialogue::start("mcp-remote", command.args(by_document(desk, "--client-metadata-url")));
         Some(McpRemote { stdio, is_connected: false, _home: home })
     }
 
@@ -177,7 +164,6 @@ impl RemoteClient {
 pub(super) struct Codex<'a> {
     desk: &'a Desk,
     home: TempDir,
-    registration: Option<&'static str>,
     app: Option<(Dialogue, String)>,
 }
 
@@ -185,13 +171,7 @@ impl<'a> Codex<'a> {
     pub(super) fn new(desk: &'a Desk) -> Option<Codex<'a>> {
         Tool::Codex.command()?;
         let home = TempDir::new().expect("a temporary folder");
-        Some(Codex { desk, home, registration: None, app: None })
-    }
-
-    /// With this way to make itself known: `dcr`, `cimd`.
-    pub(super) fn registering_by(mut self, way: &'static str) -> Codex<'a> {
-        self.registration = Some(way);
-        self
+        Some(Codex { desk, home, app: None })
     }
 
     fn command(&self) -> Command {
@@ -205,9 +185,8 @@ impl<'a> Codex<'a> {
     pub(super) fn run(&self, arguments: &[&str]) -> Finished {
         let mut command = self.command();
         command.args(arguments);
-        if let Some(way) = self.registration.filter(|_| arguments[1] != "logout") {
-            command.args(["--oauth-client-registration", way]);
-        }
+        // Its document is at an address that no test can serve.
+        command.args(["--oauth-client-registration", "dcr"]);
         process::run(&mut command, b"")
     }
 
@@ -265,28 +244,30 @@ pub(super) struct Provider {
 
 impl Provider {
     pub(super) fn python(desk: &Desk) -> Provider {
-        Provider::start(desk, "login.py", &["python"], &[])
+        Provider::start(desk, "login.py", &["python"])
     }
 
     pub(super) fn fastmcp(desk: &Desk) -> Provider {
-        Provider::start(desk, "login.py", &["fastmcp"], &[])
+        Provider::start(desk, "login.py", &["fastmcp"])
     }
 
     pub(super) fn typescript_v1(desk: &Desk) -> Provider {
-        Provider::start(desk, "login_v1.mjs", &[], &[])
+        Provider::start(desk, "login_v1.mjs", &[])
     }
 
     pub(super) fn typescript_v2(desk: &Desk) -> Provider {
-        Provider::start(desk, "login_v2.mjs", &[], &[])
+        Provider::start(desk, "login_v2.mjs", &[])
     }
 
     #[track_caller]
-    fn start(desk: &Desk, program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Provider {
+    fn start(desk: &Desk, program: &str, arguments: &[&str]) -> Provider {
         let home = TempDir::new().expect("a temporary folder");
         let mut command = sdk::program(program);
         at_home(&mut command, &home, desk);
         command.args(arguments).env("URL", desk.url()).env("CLIENT_NAME", "a client on an SDK");
-        command.envs(environment.iter().copied());
+        if let Some(document) = &desk.document {
+            command.env("CLIENT_METADATA_URL", document.url());
+        }
         Provider { dialogue: Dialogue::start(program, &mut command), is_connected: false, _home: home }
     }
 
