@@ -343,6 +343,46 @@ fn a_person_sees_what_acts_for_them_takes_it_back_and_logs_out() {
 }
 
 #[test]
+fn a_page_of_another_origin_can_neither_frame_ours_nor_send_its_forms() {
+    let scene = Scene::set();
+    let Some(window) = scene.window(Look::DESK) else {
+        return;
+    };
+    let consent = scene.to_consent(&window, "bob");
+    window.press("Allow");
+    let tokens = scene.redeemed(&scene.told()[0]);
+    let (origin, framed) = (scene.origin(), consent.url);
+    scene.app.answer_with(move |request: &Recorded| {
+        let policy = if request.target.ends_with("silent") { "no-referrer" } else { "unsafe-url" };
+        let frames = format!("<iframe src='{framed}'></iframe><iframe src='{origin}grants'></iframe>");
+        let form = format!(
+            "<form method=post action='{origin}grants'><input type=hidden name=grant value=x>\
+             <input type=hidden name=csrf value=guessed><button>Win a prize</button></form>"
+        );
+        let inside = if request.target == "/framing" { frames } else { form };
+        let page = format!(
+            "<!doctype html><html lang=en><link rel=icon href='data:,'><title>Evil</title>\
+             <h1>Evil</h1><a href=/framing>More</a>{inside}"
+        );
+        Reply::new(200, page).header("Content-Type", "text/html; charset=utf-8").header("Referrer-Policy", policy)
+    });
+    let evil = |path: &str| format!("{}{path}", scene.app_origin());
+
+    // With a referrer the browser names the origin, without one it says `null`, as it does for our own forms.
+    window.goto(&evil("form"));
+    let named = window.press("Win a prize");
+    window.goto(&evil("silent"));
+    let silent = window.press("Win a prize");
+    assert_eq!((named.status, silent.status), (403, 400), "{named:?} {silent:?}");
+    assert_eq!(silent.heading, "Please start again");
+    window.goto(&evil("form"));
+    let heard = window.press_in_vain("More", "in a frame");
+
+    assert!(heard.iter().any(|line| line.contains("grants") && line.contains("in a frame")), "{heard:?}");
+    assert_eq!(status_with(&scene.gateway, &tokens.access), 200, "nothing was revoked");
+}
+
+#[test]
 fn who_consented_before_is_sent_to_the_app_at_once_also_right_after_the_password() {
     let identity = Identity::authority("apps").sign(&["app.example"]);
     let app = app(Recorder::start_tls(&identity, None));
