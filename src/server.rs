@@ -8,7 +8,7 @@ use crate::audit::{self, Audit, Event, Kind};
 use crate::clock::Clock;
 use crate::config::{self, Problems};
 use crate::fetch::Fetcher;
-use crate::identity::{self, Fetching, Keys, Verifier};
+use crate::identity::{self, Change, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
 use crate::oauth::{self, Pace, Setup, Signing};
@@ -143,6 +143,7 @@ struct Parts {
     audit: Audit,
     metrics: Arc<Metrics>,
     verifier: Verifier,
+    keys: Arc<Keys>,
     clock: Clock,
     certificate: Option<Arc<Certificate>>,
 }
@@ -219,7 +220,7 @@ impl Parts {
         let (setup, setup_link) = setup(&snapshots.load(), &clock);
         let pages = oauth::Shared {
             snapshots: Arc::clone(&snapshots),
-            keys,
+            keys: Arc::clone(&keys),
             store,
             clock: clock.clone(),
             audit: audit.clone(),
@@ -262,13 +263,16 @@ impl Parts {
             token,
         };
         let reloader = Arc::new(reloader);
-        let parts = Parts { readiness, reloader, snapshots, audit, metrics, verifier, clock, certificate };
+        let parts = Parts { readiness, reloader, snapshots, audit, metrics, verifier, keys, clock, certificate };
         Ok((parts, gateway, setup_link))
     }
 
     fn spawn_background(&self, gateway: &Gateway, tasks: &mut JoinSet<()>) {
         let verifier = self.verifier.clone();
         tasks.spawn(async move { verifier.watch_revocations().await });
+        let (verifier, audit) = (self.verifier.clone(), self.audit.clone());
+        let tell = move |change: &Change| key_changed(change, &verifier, &audit);
+        tasks.spawn(identity::watch_keys(Arc::clone(&self.keys), self.clock.clone(), tell));
         tasks.spawn(Arc::clone(&self.reloader).watch());
         let snapshots = Arc::clone(&self.snapshots);
         let in_force = move || Arc::clone(&snapshots.load().upstreams);
@@ -419,6 +423,21 @@ pub fn session_key(data_dir: &Path) -> Result<SealKey, Error> {
         }
         Err(error) => Err(fault(error)),
     }
+}
+
+/// Writes down what became of a signing key. What was verified with one that is gone is not remembered.
+fn key_changed(change: &Change, verifier: &Verifier, audit: &Audit) {
+    let (kid, what) = match change {
+        Change::Added(kid) => (kid, "was added"),
+        Change::Signs(kid) => (kid, "signs from now on"),
+        Change::Removed(kid) => (kid, "is gone"),
+    };
+    if matches!(change, Change::Removed(_)) {
+        verifier.forget();
+    }
+    info!("signing key {kid} {what}");
+    let detail = format!("signing key {kid} {what}");
+    audit.record_later(Event { detail: Some(&detail), ..Event::new(Kind::KeyRotated) });
 }
 
 async fn reload_on_hangup(reloader: Arc<Reloader>) {

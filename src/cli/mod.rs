@@ -6,6 +6,7 @@ mod audit;
 mod check;
 mod context;
 mod explain;
+mod keys;
 mod operator;
 mod password;
 mod serve;
@@ -46,6 +47,9 @@ enum Command {
     /// Access tokens made by hand.
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// The keys that sign access tokens.
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
     /// Read and verify the audit log.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -85,6 +89,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::User(user::UserCommand::Hash(hash)) => user::hash(&hash).map(|()| ExitCode::SUCCESS),
         Command::User(command) => context::with(&file, async |context| user::run(command, context).await),
         Command::Token(command) => context::with(&file, async |context| token::run(command, context).await),
+        Command::Keys(command) => context::with(&file, async |context| keys::run(command, context).await),
         Command::Audit(command) => {
             let loaded = config::read(&file)?;
             audit::run(command, &loaded.resolve(&loaded.config.data_dir)).map(|()| ExitCode::SUCCESS)

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A longer life is a forgotten token.
-const LONGEST_TTL_S: i64 = 30 * 24 * 60 * 60;
+const LONGEST_TTL_S: i64 = identity::LONGEST_LIFE_S;
 
 /// Access tokens for clients that cannot log in through a browser.
 #[derive(Debug, clap::Subcommand)]

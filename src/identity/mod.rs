@@ -19,7 +19,7 @@ mod verifier;
 
 pub use error::Error;
 pub use issuer::{Asserted, Fetching, Issuer, Issuers, keep_fresh};
-pub use keys::{Error as KeysError, Keys};
+pub use keys::{Change, Error as KeysError, Keys, LONGEST_LIFE_S, Listed, State, watch as watch_keys};
 pub use password::{Error as PasswordError, LONGEST_PASSWORD, PasswordHash, UnfitHash, verify_person};
 pub use principal::{Principal, Subject};
 pub use token::{Claims, LONGEST_TOKEN, grant_named_in, is_scope, issue, signed_claims};

@@ -95,7 +95,6 @@ impl Claims {
 /// # Errors
 /// When the key does not sign.
 pub fn issue(keys: &Keys, claims: &Claims) -> Result<String, KeysError> {
-    let header = WrittenHeader { typ: "at+jwt", alg: "ES256", kid: keys.signing_kid() };
     let payload = Payload {
         iss: claims.issuer.to_string(),
         sub: claims.subject.to_string(),
@@ -108,9 +107,10 @@ pub fn issue(keys: &Keys, claims: &Claims) -> Result<String, KeysError> {
         jti: id::unguessable("t_"),
         grant: claims.grant.to_string(),
     };
-    let message = format!("{}.{}", encode(&header), encode(&payload));
-    let signature = keys.sign(message.as_bytes())?;
-    Ok(format!("{message}.{signature}"))
+    keys.sign(claims.issued_at.saturating_mul(1000), |kid| {
+        let header = WrittenHeader { typ: "at+jwt", alg: "ES256", kid };
+        format!("{}.{}", encode(&header), encode(&payload))
+    })
 }
 
 /// Checks form, signature, issuer and times, and gives the claims. The resource is still to be compared.

@@ -9,7 +9,7 @@ const NOW: i64 = 1_800_000_000;
 
 /// The header and payload of a good token; each test changes one thing in them.
 fn header(keys: &Keys) -> String {
-    format!(r#"{{"typ":"at+jwt","alg":"ES256","kid":"{}"}}"#, keys.signing_kid())
+    format!(r#"{{"typ":"at+jwt","alg":"ES256","kid":"{}"}}"#, keys.newest_kid())
 }
 
 const PAYLOAD: &str = r#"{"iss":"https://mcp.example.com","sub":"user:alice","aud":"https://mcp.example.com/mcp/github","client_id":"cli","scope":"mcp deploy","iat":1800000000,"exp":1800000600,"jti":"t_1","grant":"g_1"}"#;
@@ -17,7 +17,7 @@ const PAYLOAD: &str = r#"{"iss":"https://mcp.example.com","sub":"user:alice","au
 /// Signs whatever it is given with our key.
 fn forge(keys: &Keys, header: &str, payload: &str) -> String {
     let message = format!("{}.{}", base64url(header), base64url(payload));
-    let signature = keys.sign(message.as_bytes()).unwrap();
+    let signature = keys.sign_anything(&message);
     format!("{message}.{signature}")
 }
 
@@ -68,7 +68,7 @@ fn what_we_issue_verifies_and_says_what_it_was_given() {
     assert_eq!(accepted(&keys, &token), claims);
     assert_eq!(grant_named_in(&token).as_deref(), Some("g_1"));
     let header = URL_SAFE_NO_PAD.decode(token.split('.').next().unwrap()).unwrap();
-    let expected = format!(r#"{{"typ":"at+jwt","alg":"ES256","kid":"{}"}}"#, keys.signing_kid());
+    let expected = format!(r#"{{"typ":"at+jwt","alg":"ES256","kid":"{}"}}"#, keys.newest_kid());
     assert_eq!(String::from_utf8(header).unwrap(), expected);
     assert_ne!(issue(&keys, &claims).unwrap(), token, "jti differs");
 }
@@ -156,7 +156,7 @@ fn only_a_key_of_ours_under_its_own_name_counts() {
     assert_eq!(refusal(&keys, &forge(&other, &header(&keys), PAYLOAD)), "signature");
     assert_eq!(refusal(&keys, &forge(&keys, &header(&other), PAYLOAD)), "signature");
 
-    let kid = keys.signing_kid();
+    let kid = keys.newest_kid();
     let change = |to: &str| forge(&keys, &replaced(&header(&keys), &format!("\"{kid}\""), to), PAYLOAD);
     accepted(&keys, &change(&format!("\"{kid}\"")));
     for wrong in [

@@ -141,6 +141,13 @@ impl Verifier {
         self.0.feed.is_current_at(Instant::now())
     }
 
+    /// Forgets what was verified: a key that signed some of it counts no more.
+    pub fn forget(&self) {
+        // Counted first, see `verify_anew`.
+        self.0.feed.n_applied.fetch_add(1, Ordering::SeqCst);
+        self.0.cache.retain(|_| false);
+    }
+
     /// Follows the revocations, and drops what has expired, for as long as it is polled; run as a task that ends with
     /// the server.
     pub async fn watch_revocations(&self) {
@@ -168,8 +175,8 @@ impl Verifier {
 
     async fn verify_anew(&self, bearer: &str, key: Digest) -> Result<Arc<Verified>, Error> {
         let shared = &*self.0;
-        let claims = token::verify(bearer, &shared.keys, &shared.issuer, shared.clock.unix_seconds())?;
         let n_applied = shared.feed.n_applied.load(Ordering::SeqCst);
+        let claims = token::verify(bearer, &shared.keys, &shared.issuer, shared.clock.unix_seconds())?;
         let grant = shared.store.grant(&claims.grant).await.map_err(Error::Unavailable)?;
         let grant = grant.ok_or(Error::UnknownGrant)?;
         let verified = Arc::new(accept(claims, &grant, shared.clock.unix_ms())?);

@@ -4,7 +4,6 @@ use super::browser::{self, Browser, LoggedIn};
 use super::client::Client;
 use super::form::Form;
 use super::{Shared, error_pages, login, record, redirect};
-use crate::clock;
 use crate::pages::{self, GrantRow};
 use crate::snapshot::Snapshot;
 use crate::store::{self, Grant, Subject};
@@ -74,8 +73,8 @@ async fn row(shared: &Shared, snapshot: &Snapshot, grant: Grant) -> GrantRow {
         route: route.map_or_else(|| grant.resource.to_string(), |route| route.name.to_string()),
         scopes: grant.scopes.join(" "),
         made_by: grant.made_by,
-        since: clock::rfc3339(grant.created_at_ms),
-        until: clock::rfc3339(grant.expires_at_ms),
+        since: pages::moment(grant.created_at_ms),
+        until: pages::moment(grant.expires_at_ms),
     }
 }
 

@@ -29,7 +29,8 @@ struct Ticket {
     request: Option<Request>,
 }
 
-/// `GET /login`, on nobody's behalf but one's own. With `browser`, a link of `portcullis user browser`.
+/// `GET /login`: on nobody's behalf but one's own; with `flow`, to answer a waiting request as somebody else; with
+/// `browser`, a link of `portcullis user browser`.
 pub(super) async fn get(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -46,9 +47,17 @@ pub(super) async fn get(
         response.headers_mut().append(header::SET_COOKIE, cookie);
         return response;
     }
+    let browser = Browser::of(&snapshot, &headers);
     match browser::current(&shared, &snapshot, &headers).await {
-        Ok(Some(_)) => redirect::within("/grants"),
-        Ok(None) => page_for(&shared, &snapshot, &Browser::of(&snapshot, &headers), None),
+        Ok(Some(logged_in)) => match query.get("flow") {
+            None => redirect::within("/grants"),
+            Some(flow) => match consent::waiting(&shared, &caller, &logged_in, flow).await {
+                Ok((flow, ..)) if flow.decision.is_some() => error_pages::answered(&caller),
+                Ok((_, request, client)) => page_for(&shared, &snapshot, &browser, Some((request, &client))),
+                Err(page) => page,
+            },
+        },
+        Ok(None) => page_for(&shared, &snapshot, &browser, None),
         Err(error) => error_pages::unavailable(&caller, &error),
     }
 }
@@ -189,7 +198,7 @@ fn people_time(seconds: i64) -> String {
     }
 }
 
-/// `POST /logout`. With a waiting request (`flow`), to answer it as somebody else.
+/// `POST /logout`.
 pub(super) async fn log_out(
     State(shared): State<Shared>,
     Extension(caller): Extension<Caller>,
@@ -201,39 +210,20 @@ pub(super) async fn log_out(
         Ok(form) => form,
         Err(error) => return error_pages::malformed(&caller, error.description),
     };
-    let waiting = match end(&shared, &snapshot, &caller, &headers, &form).await {
-        Ok(waiting) => waiting,
-        Err(page) => return page,
-    };
-    let mut response = match waiting {
-        Some((request, client)) => {
-            page_for(&shared, &snapshot, &Browser::of(&snapshot, &headers), Some((request, &client)))
+    let unavailable = |error| error_pages::unavailable(&caller, &error);
+    match browser::current(&shared, &snapshot, &headers).await {
+        Err(error) => return unavailable(error),
+        Ok(None) => {}
+        Ok(Some(logged_in)) => {
+            if !browser::is_csrf(&shared, &logged_in.session, form.get("csrf")) {
+                return error_pages::start_again(&caller);
+            }
+            if let Err(error) = shared.store.end_browser_session(logged_in.session.digest).await {
+                return unavailable(error);
+            }
         }
-        None => error_pages::logged_out(),
-    };
+    }
+    let mut response = error_pages::logged_out();
     response.headers_mut().append(header::SET_COOKIE, browser::forget(&snapshot));
     response
-}
-
-/// Ends the session, and gives the request that waits in it, if the form names one: it ends with the session.
-async fn end(
-    shared: &Shared,
-    snapshot: &Snapshot,
-    caller: &Caller,
-    headers: &HeaderMap,
-    form: &Form,
-) -> Result<Option<(Request, Client)>, Response> {
-    let unavailable = |error| error_pages::unavailable(caller, &error);
-    let Some(logged_in) = browser::current(shared, snapshot, headers).await.map_err(unavailable)? else {
-        return Ok(None);
-    };
-    if !browser::is_csrf(shared, &logged_in.session, form.get("csrf")) {
-        return Err(error_pages::start_again(caller));
-    }
-    let waiting = match form.get("flow") {
-        Some(flow) => consent::waiting(shared, caller, &logged_in, flow).await.ok(),
-        None => None,
-    };
-    shared.store.end_browser_session(logged_in.session.digest).await.map_err(unavailable)?;
-    Ok(waiting.filter(|(flow, ..)| flow.decision.is_none()).map(|(_, request, client)| (request, client)))
 }

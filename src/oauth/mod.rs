@@ -100,6 +100,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/grants", get(grants::get).post(grants::post))
         .route("/setup", get(setup::get).post(setup::post))
         .route(pages::STYLE_PATH, get(|| async { pages::style() }))
+        .route(pages::ICON_PATH, get(|| async { pages::icon() }))
         .fallback(|| async { not_found() })
         .method_not_allowed_fallback(|| async {
             document(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "method_not_allowed" }))

@@ -173,6 +173,15 @@ pub fn icon() -> Response {
     asset("image/svg+xml", ICON)
 }
 
+/// A time in Unix milliseconds as people read it, to the minute: `3 February 2027, 08:45 UTC`.
+pub fn moment(unix_ms: i64) -> String {
+    match jiff::Timestamp::from_millisecond(unix_ms) {
+        Ok(at) => at.strftime("%-d %B %Y, %H:%M UTC").to_string(),
+        // No clock says so.
+        Err(_) => "at no time".to_owned(),
+    }
+}
+
 fn asset(kind: &'static str, text: &'static str) -> Response {
     let headers = [
         (header::CONTENT_TYPE, kind),
@@ -218,7 +227,7 @@ fn is_harmless(uri: &Url) -> bool {
 impl Asking {
     /// Whether the person is sent to an app of their device, by a scheme of its own.
     fn is_app(&self) -> bool {
-        self.sent_to.ends_with(':')
+        self.sent_to.ends_with(':') || self.sent_to.contains("://")
     }
 }
 

@@ -176,18 +176,24 @@ fn the_page_says_what_vouches_for_a_client() {
         change(&mut asking);
         Consent { user: "alice".into(), asking, flow: "f".into(), csrf: "c".into() }.render().unwrap()
     };
-    let (nobody, loopback) = ("Nobody vouches for this name", "program on your own computer");
+    let (nobody, loopback) = ("Nobody vouches for this name", "app on your own computer");
 
     let registered = consent(|_| {});
     assert!(registered.contains(nobody) && !registered.contains(loopback), "{registered}");
     assert!(registered.contains("https://chatgpt.example/client.json") && registered.contains("client.example"));
     assert!(registered.contains("https://gw.example/mcp/files") && registered.contains("write"));
     let document = consent(|asking| asking.vouched_by = Some("chatgpt.example".into()));
-    assert!(document.contains("vouches for this program") && !document.contains(nobody), "{document}");
+    assert!(document.contains("vouches for this app") && !document.contains(nobody), "{document}");
     let configured = consent(|asking| asking.is_configured = true);
     assert!(configured.contains("into its configuration") && !configured.contains(nobody), "{configured}");
     assert!(consent(|asking| asking.is_loopback = true).contains(loopback));
     assert!(consent(|asking| asking.sent_to = "cursor:".into()).contains("an app on this device"));
     // Who presses Enter without reading denies nothing by mistake and allows nothing either: Deny is first.
     assert!(registered.find("value=\"deny\"") < registered.find("value=\"allow\""));
+}
+
+#[test]
+fn times_are_written_for_people() {
+    assert_eq!(moment(1_801_646_745_123), "3 February 2027, 09:25 UTC");
+    assert_eq!(moment(i64::MAX), "at no time");
 }

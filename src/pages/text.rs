@@ -37,7 +37,7 @@ pub(super) fn name(text: &str) -> String {
     // The rest would be cut anyway, and may be long.
     let text: String = text.trim().chars().take(LONGEST_NAME + 1).collect();
     if text.is_empty() {
-        return "a program without a name".to_owned();
+        return "an app without a name".to_owned();
     }
     let is_cut = text.chars().count() > LONGEST_NAME;
     let mut out = shown(&text.chars().take(LONGEST_NAME).collect::<String>());
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn a_long_name_is_cut_and_an_empty_one_said_to_be_none() {
         assert_eq!(name(" Codex "), "Codex");
-        assert_eq!(name("  "), "a program without a name");
+        assert_eq!(name("  "), "an app without a name");
         assert_eq!(name(&"é".repeat(60)), "é".repeat(60));
         assert_eq!(name(&"é".repeat(61)), "é".repeat(60) + "…");
     }

@@ -1,12 +1,15 @@
 //! The OAuth 2.1 authorization server: what clients and people get, and what attackers do not.
 
 mod authorize;
+mod browser;
 mod conformance;
 mod consent;
 mod desk;
 mod discovery;
+mod gallery;
 mod grants;
 mod login;
+mod pages;
 mod real_clients;
 mod scripts;
 mod setup;

@@ -10,6 +10,8 @@ pub(crate) mod agent;
 pub(crate) mod browser;
 /// Secrets that must not be found.
 pub(crate) mod canary;
+/// A real browser.
+pub(crate) mod chromium;
 /// A program that is talked with.
 pub(crate) mod dialogue;
 /// A gateway, a recorder behind it, and a good token.

@@ -14,6 +14,8 @@ struct Installed {
     node: PathBuf,
     python: PathBuf,
     modules: PathBuf,
+    /// Empty where there is none.
+    chromium: PathBuf,
 }
 
 /// A running server built on an official SDK.
@@ -268,6 +270,18 @@ fn codex(packages: &Path) -> Option<PathBuf> {
     vendors.flatten().flatten().map(|target| target.path().join("bin/codex")).find(|binary| binary.exists())
 }
 
+/// Where Chromium is, or nothing where there is none. Then `tests/setup` has said so, and on CI it is a failure.
+#[track_caller]
+pub(crate) fn chromium() -> Option<&'static Path> {
+    let chromium = installed().chromium.as_path();
+    if chromium.as_os_str().is_empty() {
+        assert!(std::env::var_os("CI").is_none(), "Chromium is not installed, and on CI it may not be missing");
+        eprintln!("NOT RUN: Chromium is not installed");
+        return None;
+    }
+    Some(chromium)
+}
+
 fn path_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name)
 }
@@ -285,6 +299,6 @@ fn installed() -> &'static Installed {
             let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
             PathBuf::from(line.unwrap_or_else(|| panic!("tests/setup does not say {name}: {said}")))
         };
-        Installed { node: path("node"), python: path("python"), modules: path("packages") }
+        Installed { node: path("node"), python: path("python"), modules: path("packages"), chromium: path("chromium") }
     })
 }
