@@ -21,6 +21,11 @@ pub fn unguessable(prefix: &str) -> String {
     format!("{prefix}{}", URL_SAFE_NO_PAD.encode(random_bytes::<16>()))
 }
 
+/// A secret of 256 bits: `prefix` and 43 characters of base64url. What is kept of it is its SHA-256.
+pub fn secret(prefix: &str) -> String {
+    format!("{prefix}{}", URL_SAFE_NO_PAD.encode(random_bytes::<32>()))
+}
+
 /// The name of one request: unique, not secret, the same in the answer's `X-Request-Id`, the audit log and the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(String);

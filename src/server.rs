@@ -11,7 +11,7 @@ use crate::fetch::Fetcher;
 use crate::identity::{self, Change, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
-use crate::oauth::{self, Pace, Setup, Signing};
+use crate::oauth::{self, Signing};
 use crate::proxy::{Gateway, Ids, MAX_REFUSALS, Pages};
 use crate::reload::Reloader;
 use crate::secret::Secret;
@@ -207,7 +207,7 @@ impl Parts {
         let capacity = snapshot.config.limits.tokens as usize;
         let issuer = Arc::clone(&snapshot.public_url);
         let key = session_key(&data_dir)?;
-        let (seal, signing) = (Arc::new(Seal::new(&key)), Arc::new(Signing::new(&key)));
+        let seal = Arc::new(Seal::new(&key));
         let sessions = Sessions::open_with(Arc::clone(&seal), store.clone(), clock.clone()).await?;
         let verifier = Verifier::new(issuer, Arc::clone(&keys), store.clone(), clock.clone(), capacity);
         let (reloaded, reloads) = watch::channel(());
@@ -217,19 +217,15 @@ impl Parts {
         let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
-        let (setup, setup_link) = setup(&snapshots.load(), &clock);
-        let pages = oauth::Shared {
+        let (pages, setup_link) = oauth::Shared::new(oauth::Given {
             snapshots: Arc::clone(&snapshots),
             keys: Arc::clone(&keys),
             store,
             clock: clock.clone(),
             audit: audit.clone(),
             fetcher: fetcher.clone(),
-            signing,
-            pace: Arc::new(Pace::new(60, 60)),
-            logins: Arc::new(Pace::new(20, 20)),
-            setup,
-        };
+            signing: Signing::new(&key),
+        });
         let gateway = Gateway {
             snapshots: Arc::clone(&snapshots),
             verifier: verifier.clone(),
@@ -392,16 +388,6 @@ fn metrics_token(loaded: &config::Loaded) -> Result<Option<Secret<String>>, Erro
     let at = config::Path::root().key("metrics").key("token");
     let problem = |why: config::ValueError| Error::Config(loaded.locate(vec![why.at(at)]));
     token.resolve(loaded.directory()).map(Some).map_err(problem)
-}
-
-/// The set-up link, while there is nobody.
-fn setup(snapshot: &Snapshot, clock: &Clock) -> (Option<Arc<Setup>>, Option<Secret<String>>) {
-    if !snapshot.users.is_empty() {
-        return (None, None);
-    }
-    let (setup, secret) = Setup::new(clock);
-    let link = format!("{}/setup?link={}", snapshot.public_url, secret.expose());
-    (Some(Arc::new(setup)), Some(Secret::new(link)))
 }
 
 /// The key that seals session ids; made at the first start, and kept so that sessions outlive a restart.

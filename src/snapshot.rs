@@ -1,7 +1,8 @@
 //! The configuration in force: compiled once, swapped whole, and the same for one request from its head to its end.
 
 use crate::config::{self, Known, Network, Path, Problem, Problems};
-use crate::identity::{Issuer, Issuers, Users};
+use crate::fetch::Authorities;
+use crate::identity::{self, Clients, Issuer, Issuers, Users};
 use crate::policy::Policy;
 use crate::upstream::{Upstream, Upstreams};
 use std::collections::BTreeMap;
@@ -27,6 +28,10 @@ pub struct Snapshot {
     pub guard: Guard,
     /// People.
     pub users: Users,
+    /// OAuth clients that are written here.
+    pub clients: Clients,
+    /// Trusted for metadata documents of clients, instead of the system's roots.
+    pub document_authorities: Option<Authorities>,
     /// External issuers.
     pub issuers: Arc<Issuers>,
     /// Rules.
@@ -103,6 +108,8 @@ impl Snapshot {
         let upstreams = upstreams.map_err(|more| found.extend(more)).ok();
         let issuers = Issuers::build(loaded, around.previous.map(|snapshot| &*snapshot.issuers));
         let issuers = issuers.map_err(|more| found.extend(more)).ok();
+        let clients = Clients::build(loaded).map_err(|more| found.extend(more)).ok();
+        let document_authorities = document_authorities(loaded).map_err(|problem| found.push(problem)).ok();
         // While it runs, the listener has its own eye on them, and a renewal under way is no fault of this file.
         if around.previous.is_none() {
             found.extend(listener_tls(loaded));
@@ -111,13 +118,15 @@ impl Snapshot {
             found.extend(policy.run_tests(&config.policy.tests, |name| groups_of(&users, name)));
         }
         let (errors, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(Problem::is_error);
-        let (Some(policy), Some(upstreams), Some(issuers), true) = (policy, upstreams, issuers, errors.is_empty())
+        let (Some(policy), Some(upstreams), Some(issuers), Some(clients), Some(document_authorities), true) =
+            (policy, upstreams, issuers, clients, document_authorities, errors.is_empty())
         else {
             return Err(loaded.locate(errors));
         };
         let public_url: Arc<str> = public_url(config, around.listening).into();
         let mut dead_ends = crate::policy::lint(&config.policy, &known);
         dead_ends.extend(crate::policy::lint_external(config));
+        dead_ends.extend(identity::ownerless(config, &users));
         let server = Arc::new(AuthorizationServer::of(config, &public_url, &issuers));
         Ok(Snapshot {
             hash: hex_start(&loaded.hash),
@@ -125,6 +134,8 @@ impl Snapshot {
             guard: Guard::new(config, &public_url, around.listening),
             public_url,
             users,
+            clients,
+            document_authorities,
             issuers: Arc::new(issuers),
             policy,
             upstreams: Arc::new(upstreams),
@@ -194,6 +205,16 @@ fn listener_tls(loaded: &config::Loaded) -> Option<Problem> {
     pingora::tls::install_default_crypto_provider();
     let config = pingora::tls::ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key);
     config.err().map(|why| Problem::new(at, format!("this certificate and key cannot be used: {why}")))
+}
+
+/// The certificates of `oauth.metadata_documents.ca`.
+fn document_authorities(loaded: &config::Loaded) -> Result<Option<Authorities>, Problem> {
+    let Some(file) = &loaded.config.oauth.metadata_documents.ca else {
+        return Ok(None);
+    };
+    let at = Path::root().key("oauth").key("metadata_documents").key("ca");
+    let read = std::fs::read(loaded.resolve(file)).map_err(|why| format!("cannot read {}: {why}", file.display()));
+    read.and_then(|pem| Authorities::of_pem(&pem)).map(Some).map_err(|why| Problem::new(at, why))
 }
 
 fn user_problem(why: &impl std::fmt::Display) -> Problem {

@@ -4,6 +4,7 @@
 
 mod audit;
 mod check;
+mod clients;
 mod context;
 mod explain;
 mod keys;
@@ -50,6 +51,9 @@ enum Command {
     /// The keys that sign access tokens.
     #[command(subcommand)]
     Keys(keys::KeysCommand),
+    /// OAuth clients.
+    #[command(subcommand)]
+    Clients(clients::ClientsCommand),
     /// Read and verify the audit log.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -90,6 +94,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::User(command) => context::with(&file, async |context| user::run(command, context).await),
         Command::Token(command) => context::with(&file, async |context| token::run(command, context).await),
         Command::Keys(command) => context::with(&file, async |context| keys::run(command, context).await),
+        Command::Clients(clients::ClientsCommand::Secret) => {
+            clients::print_secret();
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Clients(command) => context::with(&file, async |context| clients::run(command, context).await),
         Command::Audit(command) => {
             let loaded = config::read(&file)?;
             audit::run(command, &loaded.resolve(&loaded.config.data_dir)).map(|()| ExitCode::SUCCESS)

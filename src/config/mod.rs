@@ -30,7 +30,7 @@ pub use file::FileError;
 pub use issuer::{Algorithm, Issuer, IssuerTls, TokenType};
 pub use load::{Loaded, fuzz_load, load, read};
 pub use nearest::{did_you_mean, nearest};
-pub use oauth::{Client, MetadataDocuments, OAuth, Registration};
+pub use oauth::{Client, MetadataDocuments, OAuth, Registration, secret_hash};
 pub use origin::{Network, Origin};
 pub use problem::{Location, Malformed, Part, Path, Problem, Problems, Segment, Severity};
 pub use reference::reference;

@@ -95,3 +95,14 @@ impl Default for MetadataDocuments {
         MetadataDocuments { enabled: true, only: None, private: Vec::new(), ca: None }
     }
 }
+
+/// The SHA-256 in `secret_hash`: `sha256:` and 64 hexadecimal digits.
+pub fn secret_hash(text: &str) -> Option<[u8; 32]> {
+    let hex = text.strip_prefix("sha256:").filter(|hex| hex.len() == 64)?;
+    let mut bytes = [0; 32];
+    for (byte, digits) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {
+        let digits = std::str::from_utf8(digits).ok().filter(|it| it.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        *byte = u8::from_str_radix(digits, 16).ok()?;
+    }
+    Some(bytes)
+}

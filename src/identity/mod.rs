@@ -7,21 +7,28 @@
 //! `issuer` does the same for tokens of authorization servers that are not ours. There is no grant behind those; their
 //! keys are fetched, and what they claim counts only as far as the configuration says so.
 
+mod assertion;
 mod cache;
+mod clients;
 mod error;
 mod issuer;
+mod json;
 mod keys;
 mod password;
 mod principal;
+mod public_keys;
 mod token;
 mod users;
 mod verifier;
 
+pub use assertion::{Assertion, Claimed, client_named_in_assertion, verify_assertion};
+pub use clients::{Clients, ConfiguredClient, Machine, ownerless};
 pub use error::Error;
 pub use issuer::{Asserted, Fetching, Issuer, Issuers, keep_fresh};
 pub use keys::{Change, Error as KeysError, Keys, LONGEST_LIFE_S, Listed, State, watch as watch_keys};
 pub use password::{Error as PasswordError, LONGEST_PASSWORD, PasswordHash, UnfitHash, verify_person};
 pub use principal::{Principal, Subject};
+pub use public_keys::{PublicKeys, UnfitKeys};
 pub use token::{Claims, LONGEST_TOKEN, grant_named_in, is_scope, issue, signed_claims};
 pub use users::{ADMINS, Error as UsersError, Person, Users, UsersFile};
 pub use verifier::{FEED_LIMIT, Verified, Verifier};

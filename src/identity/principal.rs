@@ -1,6 +1,6 @@
 //! Who a request counts as, once its token was verified and its subject found among the people in force.
 
-use super::{Asserted, Users, Verified};
+use super::{Asserted, Clients, Users, Verified};
 use std::sync::Arc;
 
 // A grant names its subject too, and `store` stands on a lower floor: the type lives there.
@@ -33,7 +33,7 @@ pub struct Principal {
 
 impl Principal {
     /// The principal of a verified token; `None` when its subject is not configured (any more).
-    pub fn of(verified: &Verified, users: &Users) -> Option<Principal> {
+    pub fn of(verified: &Verified, users: &Users, clients: &Clients) -> Option<Principal> {
         let (person, groups) = match &verified.subject {
             Subject::User(name) => {
                 let person = users.get(name)?;
@@ -41,10 +41,16 @@ impl Principal {
                 if verified.password_mark.as_ref().is_some_and(|mark| *mark != person.password_mark) {
                     return None;
                 }
-                (name.clone(), person.groups.clone())
+                (Some(name.clone()), person.groups.clone())
             }
-            // No client acts on its own account until `identity.clients` exists.
-            Subject::Client(_) => return None,
+            // It is nobody's deputy: the groups are its own, and rules about its owner are not about it.
+            Subject::Client(id) => {
+                let machine = clients.machine(id, users)?;
+                let route = verified.resource.rsplit('/').next();
+                // A route that was taken from it is closed to the tokens it has, too.
+                machine.routes.iter().find(|it| Some(it.as_str()) == route)?;
+                (None, machine.groups.clone())
+            }
         };
         Some(Principal {
             issuer: verified.issuer.clone(),
@@ -56,7 +62,7 @@ impl Principal {
             grant: Some(verified.grant.clone()),
             until: None,
             is_local: true,
-            person: Some(person),
+            person,
         })
     }
 
@@ -93,14 +99,15 @@ impl Principal {
     }
 
     /// The same principal with the groups it has now; `None` when its subject is not configured any more.
-    pub fn renewed(&self, users: &Users) -> Option<Principal> {
-        match &self.subject {
-            Subject::User(name) if self.is_local => {
-                Some(Principal { groups: users.get(name)?.groups.clone(), ..self.clone() })
-            }
-            _ if self.is_local => Some(self.clone()),
-            _ => Some(self.clone().counted(users)),
+    pub fn renewed(&self, users: &Users, clients: &Clients) -> Option<Principal> {
+        if !self.is_local {
+            return Some(self.clone().counted(users));
         }
+        let groups = match &self.subject {
+            Subject::User(name) => users.get(name)?.groups.clone(),
+            Subject::Client(id) => clients.machine(id, users)?.groups.clone(),
+        };
+        Some(Principal { groups, ..self.clone() })
     }
 }
 
@@ -125,7 +132,7 @@ mod tests {
     #[test]
     fn groups_are_those_configured_now_not_those_of_the_token() {
         let verified = verified("user:alice");
-        let groups = |users: &Users| Principal::of(&verified, users).map(|p| p.groups.to_vec());
+        let groups = |users: &Users| Principal::of(&verified, users, &Clients::default()).map(|p| p.groups.to_vec());
 
         assert_eq!(groups(&users(&[("alice", &["ops"])])), Some(vec!["ops".to_owned()]));
         assert_eq!(groups(&users(&[("alice", &[])])), Some(vec![]));
@@ -156,13 +163,13 @@ mod tests {
         assert_eq!(*known.groups, ["ops", "admins"]);
         // As a long stream is told: with the groups of now, and of nobody who is not that person any more.
         alice.groups = vec!["admins".to_owned()];
-        let demoted = known.renewed(&Users::of([&alice]).unwrap()).unwrap();
+        let demoted = known.renewed(&Users::of([&alice]).unwrap(), &Clients::default()).unwrap();
         assert_eq!(
             (demoted.person.as_deref(), demoted.groups.to_vec()),
             (Some("alice"), vec!["ops".to_owned(), "admins".to_owned()])
         );
         alice.also.clear();
-        let stranger = demoted.renewed(&Users::of([&alice]).unwrap()).unwrap();
+        let stranger = demoted.renewed(&Users::of([&alice]).unwrap(), &Clients::default()).unwrap();
         assert_eq!((stranger.person, stranger.groups.to_vec()), (None, vec!["ops".to_owned()]));
         for other in [Subject::User("alice".into()), Subject::User("00u".into()), Subject::Client("00u1".into())] {
             let unknown = of(other);
@@ -174,7 +181,20 @@ mod tests {
     #[test]
     fn a_client_of_the_same_name_is_not_the_user() {
         let users = users(&[("alice", &["admins"])]);
-        assert!(Principal::of(&verified("user:alice"), &users).is_some());
-        assert!(Principal::of(&verified("client:alice"), &users).is_none());
+        let of = |subject: &str, clients: &Clients| Principal::of(&verified(subject), &users, clients);
+        let machine =
+            crate::identity::clients::tests::clients(&[("alice", Some("alice")), ("ci", Some("gone")), ("web", None)]);
+
+        assert!(of("user:alice", &Clients::default()).is_some());
+        assert!(of("client:alice", &Clients::default()).is_none());
+        // Also where there is one of that name: its owner's groups are not its own.
+        let machine_alice = of("client:alice", &machine).unwrap();
+        assert_eq!((machine_alice.person.clone(), machine_alice.groups.to_vec()), (None, vec!["robots".to_owned()]));
+        assert!(machine_alice.renewed(&users, &machine).is_some());
+        assert!(machine_alice.renewed(&users, &Clients::default()).is_none());
+        let elsewhere = Verified { resource: "https://mcp.example.com/mcp/files".into(), ..verified("client:alice") };
+        assert!(Principal::of(&elsewhere, &users, &machine).is_none(), "not one of its routes");
+        assert!(of("client:ci", &machine).is_none(), "nobody answers for it");
+        assert!(of("client:web", &machine).is_none(), "it acts for people only");
     }
 }

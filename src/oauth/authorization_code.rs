@@ -12,7 +12,6 @@ use super::token::{self, Tokens};
 use super::{Shared, record, refresh_token, resource};
 use crate::audit::{Kind, sha256};
 use crate::id;
-use crate::secret::Secret;
 use crate::snapshot::Snapshot;
 use crate::store::{self, Code, Grant, LOGIN, NewRefreshToken, Redeemed, Redemption};
 use base64::Engine as _;

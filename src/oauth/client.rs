@@ -1,7 +1,15 @@
 //! An OAuth client, wherever it is known from: the configuration, its own registration, or a document at its id.
 
 use super::Shared;
+use super::client_metadata::{AuthMethod, Metadata};
+use super::metadata_document;
+use crate::audit::sha256;
+use crate::identity::{ConfiguredClient, PublicKeys, is_client_id};
+use crate::redirect_uri;
+use crate::snapshot::Snapshot;
+use crate::store::RegisteredClient;
 use std::sync::Arc;
+use url::Url;
 
 /// A client, as far as the endpoints need to know it.
 #[derive(Clone, Debug)]
@@ -44,8 +52,22 @@ pub(super) enum Authentication {
     Public,
     /// By a secret, of which this is the SHA-256: `client_secret_basic`, `client_secret_post`.
     Secret([u8; 32]),
-    /// By an assertion that one of these keys signed (JWK Set): `private_key_jwt`.
-    Keys(Arc<serde_json::Value>),
+    /// By an assertion that one of these keys signed: `private_key_jwt`.
+    Keys {
+        /// The keys.
+        set: KeySet,
+        /// Whether it may also come without: its document lists `none`, too.
+        or_none: bool,
+    },
+}
+
+/// Where the keys of a client are.
+#[derive(Clone, Debug)]
+pub(super) enum KeySet {
+    /// Here.
+    Given(Arc<PublicKeys>),
+    /// At the `jwks_uri` of its document.
+    At(Arc<Url>),
 }
 
 /// A client that acts on its own account.
@@ -75,26 +97,88 @@ impl Client {
     ///
     /// # Errors
     /// [`NotFound`].
-    #[expect(clippy::unused_async, reason = "other origins are looked up")]
     pub(super) async fn find(shared: &Shared, id: &str) -> Result<Client, NotFound> {
-        let snapshot = shared.snapshots.load();
-        let mut written = snapshot.config.identity.clients.iter();
-        let written = written.find(|client| client.id == id).ok_or(NotFound::Unknown)?;
-        Ok(Client {
-            id: id.into(),
-            name: written.name.clone(),
-            origin: Origin::Configured,
-            redirect_uris: written.redirect_uris.clone(),
-            authentication: Authentication::Public,
-            may_use_codes: !written.redirect_uris.is_empty(),
-            may_refresh: !written.redirect_uris.is_empty(),
-            machine: None,
-            metadata_sha256: [0; 32],
-        })
+        if !is_client_id(id) {
+            return Err(NotFound::Unknown);
+        }
+        let snapshot = shared.snapshots.load_full();
+        if let Some(configured) = snapshot.clients.get(id) {
+            return Ok(Client::of_configuration(configured, &snapshot));
+        }
+        if metadata_document::is_url(id) {
+            if !metadata_document::is_enabled(&snapshot) {
+                return Err(NotFound::Unknown);
+            }
+            return shared.documents.client(&snapshot, id).await;
+        }
+        match shared.store.client(id).await {
+            Ok(Some(registered)) => Client::of_registration(&registered),
+            Ok(None) => Err(NotFound::Unknown),
+            Err(error) => {
+                tracing::error!(%error, "the store could not say whether a client is registered");
+                Err(NotFound::Unavailable)
+            }
+        }
     }
 
     /// Whether people may be sent back to this URI.
     pub(super) fn allows_redirect_to(&self, uri: &str) -> bool {
-        self.redirect_uris.iter().any(|registered| registered == uri)
+        self.redirect_uris.iter().any(|registered| redirect_uri::matches(registered, uri))
+    }
+
+    fn of_configuration(client: &ConfiguredClient, snapshot: &Snapshot) -> Client {
+        let authentication = match (&client.secret, &client.keys) {
+            (_, Some(keys)) => Authentication::Keys { set: KeySet::Given(Arc::clone(keys)), or_none: false },
+            (Some(secret), None) => Authentication::Secret(*secret),
+            (None, None) => Authentication::Public,
+        };
+        let machine = snapshot.clients.machine(&client.id, &snapshot.users);
+        let has_people = !client.redirect_uris.is_empty();
+        Client {
+            id: Arc::clone(&client.id),
+            name: Some(client.name.clone()),
+            origin: Origin::Configured,
+            metadata_sha256: sha256(serde_json::json!([client.name, client.redirect_uris]).to_string().as_bytes()),
+            redirect_uris: client.redirect_uris.clone(),
+            authentication,
+            may_use_codes: has_people,
+            may_refresh: has_people,
+            machine: machine.map(|it| Machine { owner: Arc::clone(&it.owner), routes: it.routes.clone() }),
+        }
+    }
+
+    fn of_registration(registered: &RegisteredClient) -> Result<Client, NotFound> {
+        let unreadable = |why: &str| {
+            tracing::error!(client = registered.id, why, "a registered client cannot be read");
+            NotFound::Unavailable
+        };
+        let metadata: Metadata =
+            serde_json::from_str(&registered.metadata).map_err(|why| unreadable(&why.to_string()))?;
+        let authentication = match (metadata.token_endpoint_auth_method, registered.secret, &metadata.jwks) {
+            (AuthMethod::None, _, _) => Authentication::Public,
+            (method, Some(secret), _) if method.has_secret() => Authentication::Secret(secret),
+            (AuthMethod::PrivateKeyJwt, _, Some(jwks)) => {
+                let keys = PublicKeys::of(jwks).map_err(|why| unreadable(&why.to_string()))?;
+                Authentication::Keys { set: KeySet::Given(keys.into()), or_none: false }
+            }
+            _ => return Err(unreadable("it has no way to show who it is")),
+        };
+        Ok(Client::of_metadata(&registered.id, Origin::Registered, &metadata, authentication))
+    }
+
+    /// A client that said this of itself.
+    pub(super) fn of_metadata(id: &str, origin: Origin, metadata: &Metadata, authentication: Authentication) -> Client {
+        let may = |grant: &str| metadata.grant_types.iter().any(|it| it == grant);
+        Client {
+            id: id.into(),
+            name: metadata.client_name.clone(),
+            origin,
+            redirect_uris: metadata.redirect_uris.clone(),
+            authentication,
+            may_use_codes: may("authorization_code"),
+            may_refresh: may("refresh_token"),
+            machine: None,
+            metadata_sha256: sha256(metadata.to_json().as_bytes()),
+        }
     }
 }

@@ -82,7 +82,7 @@ fn unavailable_page(caller: &Caller) -> Response {
 /// An error for a client at an address that nobody here knows: the person sees where it leads, and goes there or not
 /// (RFC 9700 §4.11.2).
 pub(super) fn before_redirect(caller: &Caller, snapshot: &Snapshot, error: &RedirectError) -> Response {
-    let host = super::redirect_uri::sent_to(&error.redirect_uri);
+    let host = crate::redirect_uri::sent_to(&error.redirect_uri);
     let page = Message {
         title: "The app made a mistake".to_owned(),
         text: vec![

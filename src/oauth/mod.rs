@@ -6,25 +6,30 @@
 mod authorization_code;
 mod authorize;
 mod browser;
+mod budget;
+mod caller;
 mod client;
 mod client_authentication;
 mod client_credentials;
+mod client_metadata;
 mod consent;
 mod error;
 mod error_pages;
+mod fetches;
 mod form;
 mod grants;
 mod introspect;
 mod jwks;
 mod login;
 mod metadata;
+mod metadata_document;
 mod pace;
 mod post;
 mod protected_resource;
 mod record;
 mod redirect;
-mod redirect_uri;
 mod refresh_token;
+mod register;
 mod request;
 mod resource;
 mod revoke;
@@ -41,6 +46,7 @@ use crate::clock::Clock;
 use crate::fetch::Fetcher;
 use crate::identity::Keys;
 use crate::pages;
+use crate::secret::Secret;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use arc_swap::ArcSwap;
@@ -54,13 +60,15 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 pub use browser::link as browser_link;
-pub use pace::Pace;
-pub use setup::Setup;
 pub use signing::Signing;
 
-/// What the endpoints work with. Clones share all of it.
-#[derive(Clone)]
-pub struct Shared {
+use metadata_document::Documents;
+use pace::Pace;
+use register::Registrations;
+use setup::Setup;
+
+/// What the endpoints are given.
+pub struct Given {
     /// The configuration in force. An endpoint loads it once.
     pub snapshots: Arc<ArcSwap<Snapshot>>,
     /// What signs access tokens.
@@ -71,16 +79,56 @@ pub struct Shared {
     pub clock: Clock,
     /// The record of what was decided.
     pub audit: Audit,
-    /// Fetches metadata documents of clients.
+    /// Gets the documents of clients.
     pub fetcher: Fetcher,
     /// What signs the small things that browsers keep for us.
-    pub signing: Arc<Signing>,
+    pub signing: Signing,
+}
+
+/// What the endpoints work with. Clones share all of it.
+#[derive(Clone)]
+pub struct Shared {
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    keys: Arc<Keys>,
+    store: Store,
+    clock: Clock,
+    audit: Audit,
+    /// What clients say of themselves at their own URLs.
+    documents: Arc<Documents>,
+    /// How fast clients may register.
+    registrations: Arc<Registrations>,
+    signing: Arc<Signing>,
     /// How fast one address may begin to log in.
-    pub pace: Arc<Pace>,
+    pace: Arc<Pace>,
     /// How fast one address may try passwords.
-    pub logins: Arc<Pace>,
+    logins: Arc<Pace>,
     /// The link for the first person, where there is nobody yet.
-    pub setup: Option<Arc<Setup>>,
+    setup: Option<Arc<Setup>>,
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// What the endpoints need, and the link for the first person where there is nobody yet: whoever has it becomes an admin.
+    pub fn new(given: Given) -> (Shared, Option<Secret<String>>) {
+        let snapshot = given.snapshots.load_full();
+        let setup = snapshot.users.is_empty().then(|| Setup::new(&given.clock));
+        let link = setup.as_ref().map(|(_, secret)| format!("{}/setup?link={}", snapshot.public_url, secret.expose()));
+        let shared = Shared {
+            snapshots: given.snapshots,
+            keys: given.keys,
+            store: given.store,
+            clock: given.clock,
+            audit: given.audit,
+            documents: Arc::new(Documents::new(given.fetcher)),
+            registrations: Arc::default(),
+            signing: Arc::new(given.signing),
+            pace: Arc::new(Pace::new(60, 60)),
+            logins: Arc::new(Pace::new(20, 20)),
+            setup: setup.map(|(setup, _)| Arc::new(setup)),
+        };
+        (shared, link.map(Secret::new))
+    }
 }
 
 /// Paths that scripts of any web origin may use: they carry no cookie, and what they give is for whoever asks, or for whoever
@@ -105,6 +153,7 @@ pub fn router(shared: Shared) -> Router {
         .method_not_allowed_fallback(|| async {
             document(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "method_not_allowed" }))
         })
+        .layer(axum::middleware::from_fn(caller::remember))
         .with_state(shared)
 }
 
@@ -116,6 +165,7 @@ fn authorization_server(shared: &Shared) -> Router<Shared> {
         .route("/authorize", get(authorize::get))
         .route("/consent", get(consent::get).post(consent::post))
         .route("/token", post(token::post))
+        .route("/register", post(register::post))
         .route("/revoke", post(revoke::post))
         .route("/introspect", post(introspect::post))
         .route_layer(from_fn_with_state(shared.clone(), only_where_served))

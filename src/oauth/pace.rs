@@ -9,7 +9,7 @@ const MAX_ADDRESSES: usize = 20_000;
 
 /// Buckets by address; of IPv6 a /64 is one address, since whoever has one has all of it.
 #[derive(Debug)]
-pub struct Pace {
+pub(super) struct Pace {
     burst: f64,
     per_ms: f64,
     buckets: DashMap<IpAddr, Bucket>,
@@ -26,7 +26,7 @@ struct Bucket {
 
 impl Pace {
     /// `burst` at once, and `per_minute` in the long run.
-    pub fn new(burst: u32, per_minute: u32) -> Pace {
+    pub(super) fn new(burst: u32, per_minute: u32) -> Pace {
         Pace {
             burst: f64::from(burst),
             per_ms: f64::from(per_minute) / 60_000.0,
@@ -36,7 +36,7 @@ impl Pace {
     }
 
     /// Whether `address` may ask once more. One that is not known (a UNIX socket) may.
-    pub fn admit(&self, address: Option<IpAddr>, now_ms: i64) -> bool {
+    pub(super) fn admit(&self, address: Option<IpAddr>, now_ms: i64) -> bool {
         let Some(address) = address.map(block) else {
             return true;
         };

@@ -5,7 +5,8 @@
 
 use super::client::{Client, NotFound, Origin};
 use super::form::Form;
-use super::{Shared, redirect_uri, resource, scope};
+use super::{Shared, resource, scope};
+use crate::redirect_uri;
 use crate::snapshot::Snapshot;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

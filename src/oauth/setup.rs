@@ -32,7 +32,7 @@ const SHORTEST_PASSWORD: usize = 12;
 
 /// The link's secret, as far as this process needs to know it.
 #[derive(Debug)]
-pub struct Setup {
+pub(super) struct Setup {
     digest: [u8; 32],
     until_ms: i64,
 }
@@ -41,7 +41,7 @@ pub struct Setup {
 
 impl Setup {
     /// A new link, and the secret that goes into it.
-    pub fn new(clock: &Clock) -> (Setup, Secret<String>) {
+    pub(super) fn new(clock: &Clock) -> (Setup, Secret<String>) {
         let secret = URL_SAFE_NO_PAD.encode(id::random_bytes::<32>());
         let setup = Setup { digest: sha256(&secret), until_ms: clock.unix_ms().saturating_add(VALID_MS) };
         (setup, Secret::new(secret))

@@ -27,7 +27,10 @@ pub(super) async fn principal(exchange: &mut Exchange, route: &Route, gateway: &
         }
         None => {
             let verified = gateway.verifier.verify(token, &route.resource).await;
-            verified.and_then(|verified| Principal::of(&verified, &snapshot.users).ok_or(identity::Error::UnknownUser))
+            verified.and_then(|verified| {
+                let found = Principal::of(&verified, &snapshot.users, &snapshot.clients);
+                found.ok_or(identity::Error::UnknownUser)
+            })
         }
     };
     let principal = found.map_err(|error| invalid(&error, route))?;

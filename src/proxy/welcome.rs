@@ -72,7 +72,7 @@ impl Welcome {
         if issuer.map(Arc::as_ptr) != self.issuer.as_ref().map(Arc::as_ptr) {
             return None;
         }
-        let principal = reply.principal.renewed(&snapshot.users)?;
+        let principal = reply.principal.renewed(&snapshot.users, &snapshot.clients)?;
         let tools = visible_tools(reply, &snapshot, &principal);
         let is_same = std::mem::replace(&mut self.tools, tools) == tools;
         if is_same { Some(Bytes::new()) } else { Some(list_changed(reply)) }

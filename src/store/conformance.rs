@@ -1,9 +1,11 @@
 //! What every backend must do, whatever it is made of. Each case gets an empty store through two handles, `here` and
 //! `there`: clones, or two processes that share one file or server.
 
+mod clients;
 mod codes;
 mod refresh_tokens;
 
+pub(crate) use clients::*;
 pub(crate) use codes::*;
 pub(crate) use refresh_tokens::*;
 
@@ -32,6 +34,9 @@ macro_rules! suite {
             an_expired_token_or_grant_is_over, a_revocation_is_never_undone_by_a_refresh_under_way,
             of_fifty_refreshes_at_once_there_is_one_successor, the_oldest_used_tokens_of_a_grant_are_forgotten,
             a_purge_takes_refresh_tokens_with_their_grant,
+            a_client_reads_back_whole_and_is_used_to_the_hour,
+            at_the_cap_the_oldest_client_that_was_never_used_makes_room, a_client_in_use_never_makes_room,
+            a_removed_client_takes_its_grants_with_it, an_assertion_is_used_once_by_whoever_is_first,
         );
     };
     (@cases $backend:ident, $open:expr, $($case:ident),+ $(,)?) => {

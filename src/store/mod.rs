@@ -5,6 +5,7 @@
 //! Times come from the callers as milliseconds since the Unix epoch, so that the store needs no clock of its own.
 
 mod browser;
+mod client;
 mod code;
 /// Directories and files that only their owner may read.
 pub mod files;
@@ -17,6 +18,7 @@ mod sqlite;
 pub(crate) mod conformance;
 
 pub use browser::{BrowserSession, Choice, Consent, Flow};
+pub use client::{Insertion, MAX_CLIENTS, RegisteredClient, Removal};
 pub use code::{Code, MAX_WRONG_TRIES, Redeemed, Redemption};
 pub use grant::{Grant, LOGIN, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, NotASubject, Revoked, Subject};
 pub(crate) use grant::{is_client_id, is_user_name};

@@ -11,6 +11,7 @@ mod grants;
 mod login;
 mod pages;
 mod real_clients;
+mod register;
 mod scripts;
 mod setup;
 mod strict_client;

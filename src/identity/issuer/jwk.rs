@@ -23,9 +23,9 @@ const RSA_EXPONENT_MIN: u64 = 65_537;
 
 /// A public key that can verify.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Key {
-    /// Its name in headers.
-    pub(super) kid: String,
+pub(in crate::identity) struct Key {
+    /// Its name in headers; empty where it has none, as keys of clients may.
+    pub(in crate::identity) kid: String,
     /// The one algorithm it is for, where the set says so.
     alg: Option<Algorithm>,
     public: Public,
@@ -45,7 +45,7 @@ enum Public {
 
 /// Why a key set cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Error {
+pub(in crate::identity) enum Error {
     #[error("the key set is not JSON: {0}")]
     Json(String),
     #[error("the key set has no list `keys`")]
@@ -82,6 +82,12 @@ pub(super) fn parse_set(json: &[u8]) -> Result<Vec<Key>, Error> {
 
 impl Key {
     fn of(jwk: &Value) -> Result<Key, &'static str> {
+        // A token of an issuer names its key, or we would have to try all of them.
+        Some(Key::maybe_nameless(jwk)?).filter(|key| !key.kid.is_empty()).ok_or("no usable `kid`")
+    }
+
+    /// The same, with or without a name.
+    pub(in crate::identity) fn maybe_nameless(jwk: &Value) -> Result<Key, &'static str> {
         let jwk = jwk.as_object().ok_or("not an object")?;
         let text = |name: &str| match jwk.get(name) {
             None => Ok(None),
@@ -97,7 +103,8 @@ impl Key {
                 return Err("its `key_ops` do not have `verify`");
             }
         }
-        let kid = text("kid")?.filter(|kid| (1..=LONGEST_KID).contains(&kid.len())).ok_or("no usable `kid`")?;
+        let kid =
+            Some(text("kid")?.unwrap_or_default()).filter(|kid| kid.len() <= LONGEST_KID).ok_or("no usable `kid`")?;
         let alg = text("alg")?.map(|alg| algorithm(alg).ok_or("its `alg` is not one of ours")).transpose()?;
         let bytes = |name: &str| -> Result<Vec<u8>, &'static str> {
             let text = text(name)?.ok_or("a member is missing")?;
@@ -120,7 +127,7 @@ impl Key {
     }
 
     /// Whether it is for this algorithm.
-    pub(super) fn fits(&self, alg: Algorithm) -> bool {
+    pub(in crate::identity) fn fits(&self, alg: Algorithm) -> bool {
         use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
         let is_of_kind = match self.public {
             Public::P256(_) => alg == ES256,
@@ -132,7 +139,7 @@ impl Key {
     }
 
     /// Whether it made this signature, by an algorithm it is for.
-    pub(super) fn has_signed(&self, alg: Algorithm, message: &[u8], signature: &[u8]) -> bool {
+    pub(in crate::identity) fn has_signed(&self, alg: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         if !self.fits(alg) {
             return false;
         }
@@ -163,7 +170,7 @@ fn rsa_parameters(alg: Algorithm) -> Option<&'static signature::RsaParameters> {
 }
 
 /// The algorithm of this name, if it is one of ours. Names are exact (RFC 7515 §4.1.1).
-pub(super) fn algorithm(name: &str) -> Option<Algorithm> {
+pub(in crate::identity) fn algorithm(name: &str) -> Option<Algorithm> {
     use Algorithm::{ES256, ES384, EdDSA, PS256, PS384, PS512, RS256, RS384, RS512};
     [ES256, ES384, EdDSA, RS256, RS384, RS512, PS256, PS384, PS512].into_iter().find(|alg| alg.name() == name)
 }

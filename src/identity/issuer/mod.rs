@@ -9,7 +9,7 @@
 //! which of them can be used).
 
 mod discovery;
-mod jwk;
+pub(super) mod jwk;
 mod keys;
 mod token;
 

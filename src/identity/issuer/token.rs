@@ -6,19 +6,15 @@
 
 use super::jwk;
 use crate::config::{self, Algorithm, TokenType};
+use crate::identity::json::{Object, object, optional_text, text, time};
 use crate::identity::token::Parts;
 use crate::identity::{Error, Subject, is_client_id, is_scope};
-use crate::jsonrpc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-type Object = Map<String, Value>;
-
-/// Of a header, and of the claims.
-const LIMITS: jsonrpc::Limits = jsonrpc::Limits { depth: 16, nodes: 2_000 };
 /// How far in the future `iat` and `nbf` may lie, since the issuer's clock is another one. `exp` gets nothing.
 const LEEWAY_S: i64 = 30;
 /// In bytes (OpenID Connect Core §2 for `sub`).
@@ -212,36 +208,6 @@ fn mapped(theirs: &[String], names: &std::collections::BTreeMap<String, String>)
 }
 
 // === values ===
-
-/// One JSON object in base64url.
-fn object(part: &str) -> Result<Object, Error> {
-    let json = URL_SAFE_NO_PAD.decode(part).map_err(|_| Error::Malformed("not base64url"))?;
-    jsonrpc::check_object(&json, LIMITS).map_err(|_| Error::Malformed("not a JSON object, or a name stands twice"))?;
-    serde_json::from_slice(&json).map_err(|_| Error::Malformed("a number that cannot be read"))
-}
-
-fn text<'a>(object: &'a Object, name: &'static str) -> Result<&'a str, Error> {
-    optional_text(object, name)?.filter(|text| !text.is_empty()).ok_or(Error::Malformed(name))
-}
-
-fn optional_text<'a>(object: &'a Object, name: &'static str) -> Result<Option<&'a str>, Error> {
-    match object.get(name) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(Error::Malformed(name)),
-    }
-}
-
-/// RFC 7519 §2, NumericDate: seconds, of which fractions are cut off. A time in quotes is none.
-fn time(object: &Object, name: &'static str) -> Result<Option<i64>, Error> {
-    let Some(value) = object.get(name) else {
-        return Ok(None);
-    };
-    let whole = value.as_i64();
-    #[expect(clippy::cast_possible_truncation, reason = "bounded on the line before")]
-    let cut = value.as_f64().filter(|at| at.abs() < 1e15).map(|at| at.floor() as i64);
-    whole.or(cut).map(Some).ok_or(Error::Malformed(name))
-}
 
 /// A list of texts or one text, which may be several with spaces between.
 fn texts(value: &Value, is_split: bool) -> Option<Vec<String>> {

@@ -6,7 +6,7 @@ mod refresh;
 use super::*;
 use crate::audit::{Settings, sha256};
 use crate::config;
-use crate::identity::{self, Verifier};
+use crate::identity::Verifier;
 use crate::snapshot::Surroundings;
 use crate::store::{Code, Grant, Subject};
 use axum::body::{Body, to_bytes};
@@ -96,18 +96,15 @@ impl World {
         let data_dir = snapshot.data_dir.clone();
         let store = Store::open(&data_dir).await.unwrap();
         let settings = Settings::new(&data_dir, config::Sync::Relaxed, clock.clone());
-        let shared = Shared {
+        let (shared, _) = Shared::new(Given {
             snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
             keys: Arc::new(Keys::open(&data_dir).unwrap()),
             store,
             clock: clock.clone(),
             audit: Audit::open(settings).unwrap(),
             fetcher: Fetcher::new(Arc::new(Connector::new(None))),
-            signing: Arc::new(Signing::new(&[7; 32])),
-            pace: Arc::new(Pace::new(60, 60)),
-            logins: Arc::new(Pace::new(20, 20)),
-            setup: None,
-        };
+            signing: Signing::new(&[7; 32]),
+        });
         World { dir, clock, router: router(shared.clone()), shared }
     }
 

@@ -5,6 +5,7 @@
 //! write which returned survives a power cut.
 
 mod browser;
+mod clients;
 mod codes;
 mod grants;
 mod lane;

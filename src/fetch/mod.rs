@@ -2,17 +2,21 @@
 //!
 //! The URL may come from a document, or from a stranger (a client-id metadata document). So a fetch is bounded in time
 //! and size, follows no redirect, carries no credential, shares no pooled connection, and with [`Reach::Public`] goes to
-//! public addresses only. A name is resolved once, and the address that was judged is the one that is connected to:
+//! public addresses and the port of `https` only. A name is resolved once, and the address that was judged is the one that is connected to:
 //! a name server that answers differently the second time (DNS rebinding) has no second time.
 //!
 //! It stands on pingora's connector, as everything that goes out does: one TLS stack, one set of roots.
 
+mod address;
+
+pub use address::is_public;
+
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, HOST, USER_AGENT};
+use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, USER_AGENT};
 use http::{HeaderValue, Method, StatusCode};
 use pingora::ErrorType;
 use pingora::connectors::http::Connector;
-use pingora::http::RequestHeader;
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::client::HttpSession;
 use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::{HttpPeer, Peer as _};
@@ -20,7 +24,7 @@ use pingora::utils::tls::{WrappedX509, parse_x509};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::timeout;
@@ -38,6 +42,29 @@ const GROUP: u64 = 0x6665_7463_685f_6f6e;
 #[derive(Clone)]
 pub struct Fetcher {
     connector: Arc<Connector>,
+    lookup: Lookup,
+    /// The one port of [`Reach::Public`].
+    public_port: u16,
+}
+
+/// Who says which addresses a name has.
+#[derive(Clone)]
+enum Lookup {
+    System,
+    /// These, whatever the name; and how often they were asked for.
+    #[cfg(test)]
+    Fixed(Arc<Vec<IpAddr>>, Arc<std::sync::atomic::AtomicUsize>),
+}
+
+/// A document, with what its server says about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// What it says.
+    pub body: Bytes,
+    /// `Content-Type`, without parameters, in lower case; empty where there is none.
+    pub content_type: String,
+    /// `Cache-Control`, several of them joined; empty where there is none.
+    pub cache_control: String,
 }
 
 /// What is fetched, and what it may cost.
@@ -60,7 +87,8 @@ pub struct Get<'a> {
 pub enum Reach {
     /// Any: the URL was written by whoever runs this gateway, or comes from a server they named.
     Anywhere,
-    /// Public ones only: the URL comes from a stranger, who must not make us knock on doors of this network.
+    /// Public ones only, over `https` and at its own port: the URL comes from a stranger, who must not make us knock on
+    /// doors of this network.
     Public,
 }
 
@@ -86,6 +114,9 @@ pub enum Error {
     /// It leads into a private network.
     #[error("{0} is not a public address")]
     NotPublic(IpAddr),
+    /// A stranger's URL with another port than that of `https`.
+    #[error("port {0} is not that of https")]
+    Port(u16),
     /// No connection, TLS included.
     #[error("cannot connect: {0}")]
     Connect(String),
@@ -98,6 +129,9 @@ pub enum Error {
     /// Answered with another status than 200; a redirect is one, too.
     #[error("it answered with status {0}")]
     Status(StatusCode),
+    /// Compressed, although that was not asked for: a small body could become a large one.
+    #[error("it came compressed, which was not asked for")]
+    Encoded,
     /// More bytes than the limit.
     #[error("it is larger than {0} bytes")]
     TooLarge(usize),
@@ -114,7 +148,7 @@ impl fmt::Debug for Fetcher {
 impl Fetcher {
     /// One that connects with this connector.
     pub fn new(connector: Arc<Connector>) -> Fetcher {
-        Fetcher { connector }
+        Fetcher { connector, lookup: Lookup::System, public_port: 443 }
     }
 
     /// Fetches the body of a 200 answer.
@@ -122,31 +156,38 @@ impl Fetcher {
     /// # Errors
     /// [`Error`]: anything else.
     pub async fn get(&self, get: &Get<'_>) -> Result<Bytes, Error> {
+        Ok(self.document(get).await?.body)
+    }
+
+    /// The same with what the answer's head says of it.
+    ///
+    /// # Errors
+    /// [`Error`]: anything but a 200 answer.
+    pub async fn document(&self, get: &Get<'_>) -> Result<Document, Error> {
         timeout(get.limit, self.get_unlimited(get)).await.map_err(|_| Error::Timeout(get.limit))?
     }
 
-    async fn get_unlimited(&self, get: &Get<'_>) -> Result<Bytes, Error> {
-        let is_tls = match get.url.scheme() {
-            "https" => true,
-            "http" => false,
+    async fn get_unlimited(&self, get: &Get<'_>) -> Result<Document, Error> {
+        let is_tls = match (get.url.scheme(), get.reach) {
+            ("https", _) => true,
+            ("http", Reach::Anywhere) => false,
+            ("http", Reach::Public) => return Err(Error::Url("is not `https`")),
             _ => return Err(Error::Url("is neither `https` nor `http`")),
         };
         let mut session = self.connect(get, is_tls).await?;
         let head = head(get.url)?;
         session.write_request_header(Box::new(head)).await.map_err(lost)?;
         session.finish_request_body().await.map_err(lost)?;
-        let body = read(&mut session, get.max_bytes).await;
+        let document = read(&mut session, get.max_bytes).await;
         // Not to be used again, whatever came.
         session.shutdown().await;
-        body
+        document
     }
 
     async fn connect(&self, get: &Get<'_>, is_tls: bool) -> Result<HttpSession, Error> {
-        let addresses = addresses(get.url).await?;
-        if get.reach == Reach::Public
-            && let Some(private) = addresses.iter().find(|address| !is_public(address.ip()))
-        {
-            return Err(Error::NotPublic(private.ip()));
+        let addresses = self.addresses(get.url).await?;
+        if get.reach == Reach::Public {
+            judge(&addresses, self.public_port)?;
         }
         let sni = get.url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         let mut failed = Error::Url("has no host");
@@ -167,15 +208,37 @@ impl Fetcher {
         }
         Err(failed)
     }
+
+    async fn addresses(&self, url: &Url) -> Result<Vec<SocketAddr>, Error> {
+        let port = url.port_or_known_default().ok_or(Error::Url("has no port"))?;
+        match (url.host().ok_or(Error::Url("has no host"))?, &self.lookup) {
+            (Host::Ipv4(ip), _) => Ok(vec![SocketAddr::new(ip.into(), port)]),
+            (Host::Ipv6(ip), _) => Ok(vec![SocketAddr::new(ip.into(), port)]),
+            (Host::Domain(name), Lookup::System) => look_up(name, port).await,
+            #[cfg(test)]
+            (Host::Domain(_), Lookup::Fixed(addresses, n_asked)) => {
+                n_asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                Ok(addresses.iter().map(|ip| SocketAddr::new(*ip, port)).collect())
+            }
+        }
+    }
 }
 
-async fn addresses(url: &Url) -> Result<Vec<SocketAddr>, Error> {
-    let port = url.port_or_known_default().ok_or(Error::Url("has no port"))?;
-    let name = match url.host().ok_or(Error::Url("has no host"))? {
-        Host::Ipv4(ip) => return Ok(vec![SocketAddr::new(ip.into(), port)]),
-        Host::Ipv6(ip) => return Ok(vec![SocketAddr::new(ip.into(), port)]),
-        Host::Domain(name) => name,
-    };
+/// What a stranger's URL may lead to. One address that is not public spoils them all: which one is tried first would be
+/// for their name server to say.
+fn judge(addresses: &[SocketAddr], public_port: u16) -> Result<(), Error> {
+    for address in addresses {
+        if !is_public(address.ip()) {
+            return Err(Error::NotPublic(address.ip()));
+        }
+        if address.port() != public_port {
+            return Err(Error::Port(address.port()));
+        }
+    }
+    Ok(())
+}
+
+async fn look_up(name: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
     let fault = |cause: String| Error::Resolve { host: name.to_owned(), cause };
     let found: Vec<SocketAddr> =
         tokio::net::lookup_host((name, port)).await.map_err(|why| fault(why.to_string()))?.collect();
@@ -204,18 +267,24 @@ fn head(url: &Url) -> Result<RequestHeader, Error> {
     Ok(head)
 }
 
-async fn read(session: &mut HttpSession, max_bytes: usize) -> Result<Bytes, Error> {
-    let status = loop {
+async fn read(session: &mut HttpSession, max_bytes: usize) -> Result<Document, Error> {
+    let head = loop {
         session.read_response_header().await.map_err(lost)?;
-        match session.response_header().map(|head| head.status) {
-            Some(status) if status.is_informational() => {}
-            Some(status) => break status,
+        match session.response_header() {
+            Some(head) if head.status.is_informational() => {}
+            Some(head) => break head,
             None => return Err(Error::Lost("an answer without a head".to_owned())),
         }
     };
-    if status != StatusCode::OK {
-        return Err(Error::Status(status));
+    if head.status != StatusCode::OK {
+        return Err(Error::Status(head.status));
     }
+    if head.headers.get_all(CONTENT_ENCODING).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
+        return Err(Error::Encoded);
+    }
+    let content_type = joined(head, &CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let cache_control = joined(head, &CACHE_CONTROL);
     let mut body = BytesMut::new();
     while let Some(piece) = session.read_response_body().await.map_err(lost)? {
         if body.len().saturating_add(piece.len()) > max_bytes {
@@ -223,7 +292,13 @@ async fn read(session: &mut HttpSession, max_bytes: usize) -> Result<Bytes, Erro
         }
         body.extend_from_slice(&piece);
     }
-    Ok(body.freeze())
+    Ok(Document { body: body.freeze(), content_type, cache_control })
+}
+
+/// The fields of this name, as one list; those that are no text are left out.
+fn joined(head: &ResponseHeader, name: &HeaderName) -> String {
+    let values: Vec<&str> = head.headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+    values.join(", ")
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the shape that `map_err` takes")]
@@ -268,133 +343,5 @@ pub fn parse_certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     if list.is_empty() { Err("no certificate in the file".to_owned()) } else { Ok(list) }
 }
 
-// === public addresses ===
-
-/// Whether an address belongs to the public internet (IANA special-purpose address registries). An IPv4 address that is
-/// hidden in an IPv6 one (mapped, translated, tunnelled) is judged as what it is, or refused.
-pub fn is_public(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => is_public_v6(address),
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    let is_special = match (a, b, c) {
-        (0 | 10 | 127 | 224.., _, _)
-        | (169, 254, _)
-        | (192, 168, _)
-        | (192, 0, 0 | 2)
-        | (192, 88, 99)
-        | (198, 18 | 19, _)
-        | (198, 51, 100)
-        | (203, 0, 113) => true,
-        (100, b, _) => b & 0xc0 == 64,
-        (172, b, _) => b & 0xf0 == 16,
-        _ => false,
-    };
-    !is_special
-}
-
-/// Only global unicast, 2000::/3, without what stands in there for something else: protocol assignments and Teredo
-/// (2001::/23), documentation (2001:db8::/32, 3fff::/20) and 6to4 (2002::/16). The rest (loopback, unique local, link
-/// local, NAT64, IPv4-compatible, multicast) lies outside.
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [a, b, ..] = address.segments();
-    let is_special = (a == 0x2001 && (b < 0x200 || b == 0xdb8)) || a == 0x2002 || (a == 0x3fff && b < 0x1000);
-    a & 0xe000 == 0x2000 && !is_special
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_addresses_of_the_public_internet_are_public() {
-        for public in ["1.1.1.1", "100.63.0.1", "172.32.0.1", "192.1.0.1", "2606:4700::1111", "::ffff:8.8.8.8"] {
-            assert!(is_public(public.parse().unwrap()), "{public}");
-        }
-        for private in [
-            "0.0.0.0",
-            "10.1.2.3",
-            "100.64.0.1",
-            "127.0.0.1",
-            "127.9.9.9",
-            "169.254.169.254",
-            "172.16.0.1",
-            "172.31.255.255",
-            "192.0.0.8",
-            "192.0.2.1",
-            "192.168.1.1",
-            "198.19.0.1",
-            "203.0.113.9",
-            "224.0.0.1",
-            "255.255.255.255",
-            "::",
-            "::1",
-            "::ffff:127.0.0.1",
-            "::ffff:169.254.169.254",
-            "::10.0.0.1",
-            "fe80::1",
-            "fc00::1",
-            "fd00:ec2::254",
-            "64:ff9b::7f00:1",
-            "2002:7f00:1::",
-            "2001::1",
-            "2001:db8::1",
-            "ff02::1",
-            "3fff::1",
-            "4000::1",
-        ] {
-            assert!(!is_public(private.parse().unwrap()), "{private}");
-        }
-    }
-
-    /// Answers every connection with these bytes, in a thread of its own.
-    fn server(answer: &'static [u8]) -> Url {
-        use std::io::{Read as _, Write as _};
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://localhost:{}/a?b=c", listener.local_addr().unwrap().port());
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let mut seen = Vec::new();
-                let mut byte = [0];
-                while !seen.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n > 0) {
-                    seen.extend(byte);
-                }
-                drop(stream.write_all(answer));
-            }
-        });
-        url.parse().unwrap()
-    }
-
-    async fn get(url: &Url, reach: Reach) -> Result<Bytes, Error> {
-        let fetcher = Fetcher::new(Arc::new(Connector::new(None)));
-        fetcher.get(&Get { url, authorities: None, reach, limit: Duration::from_secs(20), max_bytes: 5 }).await
-    }
-
-    #[tokio::test]
-    async fn the_body_of_a_200_is_fetched_and_nothing_else_is() {
-        let good = server(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n12345");
-        assert_eq!(get(&good, Reach::Anywhere).await.unwrap(), "12345");
-        assert!(matches!(get(&good, Reach::Public).await, Err(Error::NotPublic(_))));
-
-        let large = server(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n123456");
-        assert!(matches!(get(&large, Reach::Anywhere).await, Err(Error::TooLarge(5))));
-        let moved = server(b"HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n");
-        assert!(matches!(get(&moved, Reach::Anywhere).await, Err(Error::Status(StatusCode::FOUND))));
-        let short = server(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n123");
-        assert!(matches!(get(&short, Reach::Anywhere).await, Err(Error::Lost(_))));
-        let noise = server(b"SSH-2.0-x\r\n\r\n");
-        assert!(matches!(get(&noise, Reach::Anywhere).await, Err(Error::Lost(_))));
-        let file = "file:///etc/passwd".parse().unwrap();
-        assert!(matches!(get(&file, Reach::Anywhere).await, Err(Error::Url(_))));
-    }
-
-    #[test]
-    fn a_file_without_a_usable_certificate_is_no_authority() {
-        assert!(Authorities::of_pem(b"").is_err());
-        assert!(Authorities::of_pem(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_err());
-    }
-}
+mod tests;

@@ -1,0 +1,290 @@
+//! Clients whose id is the URL of a document about them (draft-ietf-oauth-client-id-metadata-document): the host of the
+//! URL vouches for what the document says.
+//!
+//! A stranger names the URL, so everything about the fetch is bounded: where it may lead (`crate::fetch`), its size and
+//! time, how many there are at once, and how many for one address. Good documents are kept, failures are not.
+
+use super::budget::{Budget, Rate};
+use super::caller;
+use super::client::{Authentication, Client, KeySet, NotFound, Origin};
+use super::client_metadata::{self, AuthMethod, Metadata, member, text, texts};
+use super::fetches::{Failure, Fetches, lifetime};
+use crate::fetch::{self, Fetcher, Get, Reach};
+use crate::identity::PublicKeys;
+use crate::snapshot::Snapshot;
+use serde_json::{Map, Value};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use url::{Host, Url};
+
+/// In bytes (draft-ietf-oauth-client-id-metadata-document §6.6).
+const LARGEST: usize = 5 * 1024;
+/// In bytes, of a key set: keys come with certificates.
+const LARGEST_KEY_SET: usize = 64 * 1024;
+/// From looking up the name to the last byte.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Documents that are kept. Known clients are a few dozen.
+const MAX_KEPT: usize = 256;
+/// Fetches at once.
+const MAX_AT_ONCE: usize = 16;
+/// For one address. A person who logs in causes one, or none.
+const EACH: Rate = Rate { burst: 10, every: Duration::from_secs(6) };
+/// For all of them.
+const ALL: Rate = Rate { burst: 60, every: Duration::from_secs(1) };
+/// A key that is not in the set may be new; it is looked for again no more often than this.
+const ASKED_AGAIN: Duration = Duration::from_secs(60);
+
+/// Documents and key sets of clients, as far as they are known.
+#[derive(Debug)]
+pub(super) struct Documents {
+    fetcher: Fetcher,
+    clients: Fetches<Client>,
+    keys: Fetches<PublicKeys>,
+    budget: Budget,
+    at_once: Semaphore,
+    /// Under which configuration they were fetched; under another, other places may be good.
+    under: Mutex<String>,
+}
+
+/// Whether such clients are known at all; else the metadata do not say so either.
+pub(super) fn is_enabled(snapshot: &Snapshot) -> bool {
+    snapshot.config.oauth.metadata_documents.enabled
+}
+
+/// Whether an id is the URL of a document, be it a good one.
+pub(super) fn is_url(id: &str) -> bool {
+    id.starts_with("https://")
+}
+
+// === impl Documents ===
+
+impl Documents {
+    /// Knows none yet.
+    pub(super) fn new(fetcher: Fetcher) -> Documents {
+        Documents {
+            fetcher,
+            clients: Fetches::new(MAX_KEPT),
+            keys: Fetches::new(MAX_KEPT),
+            budget: Budget::new(EACH, ALL),
+            at_once: Semaphore::new(MAX_AT_ONCE),
+            under: Mutex::new(String::new()),
+        }
+    }
+
+    /// The client that the document at this URL describes.
+    pub(super) async fn client(&self, snapshot: &Snapshot, id: &str) -> Result<Client, NotFound> {
+        let url = check_id(id, snapshot).map_err(NotFound::Document)?;
+        self.forget_if_changed(snapshot);
+        if let Some(client) = self.clients.kept(id) {
+            return Ok((*client).clone());
+        }
+        let fetch = async {
+            let document = self.get(snapshot, &url, LARGEST).await?;
+            let client = read(id, &document.body).map_err(Failure::Unusable)?;
+            // Said now, not when the client wants its token.
+            if let Authentication::Keys { set: KeySet::At(keys), .. } = &client.authentication {
+                place(keys, snapshot).map_err(|why| Failure::Unusable(format!("its jwks_uri {why}")))?;
+            }
+            Ok((client, lifetime(&document.cache_control)))
+        };
+        match self.clients.fetch(id, fetch).await {
+            Ok(client) => Ok((*client).clone()),
+            Err(Failure::Unusable(why)) => {
+                tracing::debug!(%why, "a client's metadata document cannot be used");
+                Err(NotFound::Document(why))
+            }
+            Err(Failure::Unavailable(why)) => {
+                tracing::info!(%why, "a client's metadata document cannot be had");
+                Err(NotFound::Unavailable)
+            }
+        }
+    }
+
+    /// The keys at the `jwks_uri` of a document, with one of this name among them if there is one.
+    pub(super) async fn keys(
+        &self,
+        snapshot: &Snapshot,
+        url: &Url,
+        kid: Option<&str>,
+    ) -> Result<std::sync::Arc<PublicKeys>, Failure> {
+        self.forget_if_changed(snapshot);
+        let known = self.keys.kept(url.as_str());
+        let is_recent = self.keys.age(url.as_str()).is_some_and(|age| age < ASKED_AGAIN);
+        if let Some(known) = known.filter(|keys| keys.has(kid) || is_recent) {
+            return Ok(known);
+        }
+        let fetch = async {
+            let document = self.get(snapshot, url, LARGEST_KEY_SET).await?;
+            let keys = PublicKeys::parse(&document.body).map_err(|why| Failure::Unusable(why.to_string()))?;
+            Ok((keys, lifetime(&document.cache_control)))
+        };
+        self.keys.fetch(url.as_str(), fetch).await
+    }
+
+    async fn get(&self, snapshot: &Snapshot, url: &Url, max_bytes: usize) -> Result<fetch::Document, Failure> {
+        let reach = place(url, snapshot).map_err(Failure::Unusable)?;
+        let _turn = self.at_once.try_acquire().map_err(|_| Failure::Unavailable("too many at once".to_owned()))?;
+        let wait = |_| Failure::Unavailable("too many documents are asked for".to_owned());
+        self.budget.take(caller::address()).map_err(wait)?;
+        let authorities = snapshot.document_authorities.as_ref();
+        let get = Get { url, authorities, reach, limit: LIMIT, max_bytes };
+        let document = self.fetcher.document(&get).await.map_err(|why| failure(url, &why))?;
+        let is_json = document.content_type == "application/json"
+            || (document.content_type.starts_with("application/") && document.content_type.ends_with("+json"));
+        if is_json { Ok(document) } else { Err(Failure::Unusable("its content type is not JSON".to_owned())) }
+    }
+
+    fn forget_if_changed(&self, snapshot: &Snapshot) {
+        let mut under = self.under.lock().unwrap_or_else(PoisonError::into_inner);
+        if *under != snapshot.hash {
+            under.clone_from(&snapshot.hash);
+            self.clients.clear();
+            self.keys.clear();
+        }
+    }
+}
+
+/// What may be different the next time is no fault of the document.
+fn failure(url: &Url, why: &fetch::Error) -> Failure {
+    use fetch::Error;
+    let host = url.host_str().unwrap_or_default();
+    match why {
+        // Not which address: what names lead to inside this network is nobody's business.
+        Error::NotPublic(_) => Failure::Unusable(format!("{host} does not lead to a public address")),
+        Error::Url(_) | Error::Port(_) | Error::TooLarge(_) | Error::Encoded => Failure::Unusable(why.to_string()),
+        Error::Status(status) if !status.is_server_error() && status.as_u16() != 429 => {
+            Failure::Unusable(why.to_string())
+        }
+        _ => Failure::Unavailable(format!("{host}: {why}")),
+    }
+}
+
+/// The URL that an id is, if it may be one (draft-ietf-oauth-client-id-metadata-document §3).
+fn check_id(id: &str, snapshot: &Snapshot) -> Result<Url, String> {
+    let said = |why: &str| Err(why.to_owned());
+    let Ok(url) = Url::parse(id) else {
+        return said("it is no URL");
+    };
+    if url.scheme() != "https" {
+        return said("it is not https");
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return said("it has a user name or password in it");
+    }
+    if url.fragment().is_some() || url.query().is_some() {
+        return said("it has a query or a fragment");
+    }
+    if url.path() == "/" {
+        return said("it has no path");
+    }
+    // Dot segments, capital letters in the host, a default port, backslashes: what has two spellings is two ids.
+    if url.as_str() != id {
+        return said("it is not spelled as browsers do");
+    }
+    place(&url, snapshot)?;
+    Ok(url)
+}
+
+/// Where a URL may lead, if anywhere.
+fn place(url: &Url, snapshot: &Snapshot) -> Result<Reach, String> {
+    let settings = &snapshot.config.oauth.metadata_documents;
+    let authority = authority(url);
+    let is_in =
+        |list: &[String]| list.iter().any(|it| it.strip_suffix(":443").unwrap_or(it).eq_ignore_ascii_case(&authority));
+    if url.scheme() != "https" {
+        return Err("is not https".to_owned());
+    }
+    if settings.only.as_ref().is_some_and(|only| !is_in(only)) {
+        return Err(format!("{authority} is not a host whose documents count here"));
+    }
+    if snapshot.guard.is_host(&authority) {
+        return Err(format!("{authority} is this server itself"));
+    }
+    if is_in(&settings.private) {
+        return Ok(Reach::Anywhere);
+    }
+    match url.host() {
+        Some(Host::Domain(_)) if url.port().is_none() => Ok(Reach::Public),
+        Some(Host::Domain(_)) => Err("its port is not that of https".to_owned()),
+        // Who owns an address is nothing that people could judge.
+        _ => Err("its host is an address, not a name".to_owned()),
+    }
+}
+
+/// Host and, where it is not the default, port.
+fn authority(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// Reads a document.
+fn read(id: &str, json: &[u8]) -> Result<Client, String> {
+    let described = |error: super::error::OAuthError| error.description.to_owned();
+    let object =
+        client_metadata::object(json).map_err(|_| "it is not one JSON object, in which no name stands twice")?;
+    //= draft-ietf-oauth-client-id-metadata-document §4.1
+    //# The client_id property's value MUST match the client identifier URL, using simple string comparison.
+    if object.get("client_id").and_then(Value::as_str) != Some(id) {
+        return Err("its client_id is not its own URL".to_owned());
+    }
+    if ["client_secret", "client_secret_expires_at"].iter().any(|name| object.contains_key(*name)) {
+        return Err("it has a client secret, which a public document cannot keep".to_owned());
+    }
+    let (method, authentication) = authentication(&object)?;
+    let mut metadata = Metadata::read(&object, method).map_err(described)?;
+    if let Authentication::Keys { set: KeySet::At(url), .. } = &authentication {
+        metadata.jwks_uri = Some(url.to_string());
+    }
+    Ok(Client::of_metadata(id, Origin::Document, &metadata, authentication))
+}
+
+/// How the client may show who it is: by the method that it prefers or, where that is none of ours, by another one that
+/// it lists as well (ChatGPT: `private_key_jwt`, and `none`). Where it lists both, both are good.
+fn authentication(object: &Map<String, Value>) -> Result<(AuthMethod, Authentication), String> {
+    let described = |error: super::error::OAuthError| error.description.to_owned();
+    let preferred = text(object, "token_endpoint_auth_method").map_err(described)?.unwrap_or("none");
+    let listed = texts(object, "token_endpoint_auth_methods_supported").map_err(described)?.unwrap_or_default();
+    if preferred.starts_with("client_secret") {
+        return Err(format!(
+            "its token_endpoint_auth_method {} takes a secret that nobody has told us",
+            shown(preferred)
+        ));
+    }
+    let can = |method: AuthMethod| preferred == method.as_str() || listed.contains(&method.as_str());
+    let keys = if can(AuthMethod::PrivateKeyJwt) { key_set(object)? } else { None };
+    match (keys, can(AuthMethod::None)) {
+        (Some(set), or_none) => Ok((AuthMethod::PrivateKeyJwt, Authentication::Keys { set, or_none })),
+        (None, true) => Ok((AuthMethod::None, Authentication::Public)),
+        (None, false) if preferred == AuthMethod::PrivateKeyJwt.as_str() => {
+            Err("its token_endpoint_auth_method is private_key_jwt, but it has no jwks and no jwks_uri".to_owned())
+        }
+        (None, false) => Err(format!(
+            "its token_endpoint_auth_method {} is not supported here; none and private_key_jwt are",
+            shown(preferred)
+        )),
+    }
+}
+
+fn key_set(object: &Map<String, Value>) -> Result<Option<KeySet>, String> {
+    let uri = text(object, "jwks_uri").map_err(|_| "its jwks_uri is no text")?;
+    match (member(object, "jwks"), uri) {
+        (Some(_), Some(_)) => Err("it has both jwks and jwks_uri".to_owned()),
+        (Some(set), None) => {
+            let keys = PublicKeys::of(set).map_err(|why| format!("its jwks cannot be used: {why}"))?;
+            Ok(Some(KeySet::Given(keys.into())))
+        }
+        (None, Some(uri)) => {
+            let url = Url::parse(uri).ok().filter(|url| url.scheme() == "https" && url.fragment().is_none());
+            let url = url.filter(|url| url.username().is_empty() && url.password().is_none());
+            Ok(Some(KeySet::At(url.ok_or("its jwks_uri is no https URL")?.into())))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// A word of a stranger in a sentence of ours.
+fn shown(word: &str) -> &str {
+    let is_word = word.len() <= 40 && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if is_word { word } else { "(unreadable)" }
+}
