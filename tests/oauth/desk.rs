@@ -112,6 +112,14 @@ impl Desk {
         format!("{}/mcp/up", self.tap.origin())
     }
 
+    /// Kills the gateway and starts it again.
+    #[track_caller]
+    pub(crate) fn crash_and_restart(self) -> Desk {
+        let gateway = self.gateway.crash_and_restart();
+        self.tap.lead_to(gateway.agent);
+        Desk { gateway, ..self }
+    }
+
     /// The access token that was given last.
     #[track_caller]
     pub(crate) fn latest_token(&self) -> String {

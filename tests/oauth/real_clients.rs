@@ -8,6 +8,7 @@ use super::desk::{Desk, Document};
 use crate::support::browser;
 use programs::{Codex, Inspector, McpRemote, Program, Provider};
 use serde_json::json;
+use std::thread;
 
 /// From the first look at the URL to the login after a revocation.
 #[track_caller]
@@ -77,7 +78,59 @@ fn is_known_by_its_document(desk: &Desk, client: &mut dyn Program) {
     desk.assert_no_secret_is_written();
 }
 
+/// A gateway that was killed and is back knows its clients: they renew their tokens and go on, without their person.
+#[track_caller]
+fn goes_on_after_a_crash(start: impl Fn(&Desk) -> Option<Box<dyn Program>>) {
+    let desk = Desk::open();
+    let Some(mut client) = start(&desk) else {
+        return;
+    };
+    assert!(client.list().iter().any(|tool| tool == "echo"));
+    assert_eq!(client.call("echo", &json!({ "text": "before" })).as_deref(), Ok("before"));
+
+    let desk = desk.crash_and_restart();
+    desk.wait_until_expired();
+
+    assert_eq!(client.call("echo", &json!({ "text": "after" })).as_deref(), Ok("after"));
+    desk.assert_refreshed();
+    desk.assert_logged_in(1);
+}
+
+#[test]
+fn a_client_on_an_sdk_goes_on_after_the_gateway_was_killed() {
+    goes_on_after_a_crash(|desk| Some(Box::new(Provider::typescript_v2(desk))));
+}
+
+#[test]
+fn mcp_remote_goes_on_after_the_gateway_was_killed() {
+    goes_on_after_a_crash(|desk| Some(Box::new(McpRemote::new(desk)?)));
+}
+
 // === MCP Inspector ===
+
+#[test]
+fn inspectors_that_renew_the_same_token_at_once_all_stay_logged_in() {
+    let desk = Desk::open();
+    let Some(mut inspector) = Inspector::new(&desk) else {
+        return;
+    };
+    inspector.list();
+    desk.wait_until_expired();
+
+    let runs: Vec<_> = thread::scope(|scope| {
+        let run = || inspector.run(&["--stored-auth-only", "--method", "tools/list"]);
+        let running: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+        running.into_iter().map(|run| run.join().expect("it runs")).collect()
+    });
+
+    for run in runs {
+        assert!(run.status.success(), "{run:?}\n{:#?}", desk.tap.exchanges());
+    }
+    desk.wait_until_expired();
+    inspector.run(&["--stored-auth-only", "--method", "tools/list"]).success();
+    desk.assert_refreshed();
+    desk.assert_logged_in(1);
+}
 
 #[test]
 fn mcp_inspector_logs_in_calls_refreshes_and_logs_in_again_after_a_revocation() {
