@@ -129,19 +129,6 @@ pub fn is_loopback(uri: &str) -> bool {
     Parts::of(uri).is_ok_and(|parts| matches!(parts.scheme, "https" | "http") && is_loopback_host(parts.host))
 }
 
-/// What `form-action` of a page must allow so that its form may end here, if it is a URI at all: an origin, or a scheme where the policy
-/// language has no word for the host (CSP3 §2.3.1, §6.7.2.8: of addresses, only 127.0.0.1 ever matches).
-pub fn form_action(uri: &str) -> Option<String> {
-    let parts = Parts::of(uri).ok()?;
-    let is_address = parts.host.starts_with('[') || parts.host.parse::<Ipv4Addr>().is_ok();
-    let is_nameable = !parts.host.is_empty() && (!is_address || parts.host == "127.0.0.1");
-    Some(match (parts.scheme, parts.port) {
-        (scheme @ ("https" | "http"), None) if is_nameable => format!("{scheme}://{}", parts.host),
-        (scheme @ ("https" | "http"), Some(port)) if is_nameable => format!("{scheme}://{}:{port}", parts.host),
-        (scheme, _) => format!("{scheme}:"),
-    })
-}
-
 // === impl Parts ===
 
 impl Parts<'_> {
@@ -356,24 +343,21 @@ mod tests {
     }
 
     #[test]
-    fn people_are_told_the_host_and_a_page_allows_no_more_than_the_origin() {
-        for (uri, told, loopback, action) in [
-            ("https://app.example:8443/cb?x=1", "app.example", false, "https://app.example:8443"),
-            ("https://app.example", "app.example", false, "https://app.example"),
-            ("https://10.0.0.7/cb", "10.0.0.7", false, "https:"),
-            ("http://127.0.0.1:5/cb", "127.0.0.1", true, "http://127.0.0.1:5"),
-            ("http://127.0.0.2:5/cb", "127.0.0.2", true, "http:"),
-            ("http://localhost/cb", "localhost", true, "http://localhost"),
-            ("http://[::1]:5/cb", "[::1]", true, "http:"),
-            ("https://localhost:5/cb", "localhost", true, "https://localhost:5"),
-            ("cursor://anysphere.cursor-mcp/cb", "cursor:", false, "cursor:"),
-            ("com.example.app:/cb", "com.example.app:", false, "com.example.app:"),
+    fn people_are_told_the_host_and_whether_it_is_their_own_computer() {
+        for (uri, told, loopback) in [
+            ("https://app.example:8443/cb?x=1", "app.example", false),
+            ("https://app.example", "app.example", false),
+            ("https://10.0.0.7/cb", "10.0.0.7", false),
+            ("http://127.0.0.1:5/cb", "127.0.0.1", true),
+            ("http://127.0.0.2:5/cb", "127.0.0.2", true),
+            ("http://localhost/cb", "localhost", true),
+            ("http://[::1]:5/cb", "[::1]", true),
+            ("https://localhost:5/cb", "localhost", true),
+            ("cursor://anysphere.cursor-mcp/cb", "cursor:", false),
+            ("com.example.app:/cb", "com.example.app:", false),
         ] {
             assert_eq!(check(uri), Ok(()), "{uri}");
-            assert_eq!(
-                (sent_to(uri), is_loopback(uri), form_action(uri)),
-                (told.into(), loopback, Some(action.into()))
-            );
+            assert_eq!((sent_to(uri), is_loopback(uri)), (told.into(), loopback));
         }
     }
 

@@ -2,8 +2,9 @@
 
 use super::schema;
 use super::{
-    Allow, Also, Approvers, Audit, BehindProxy, Condition, Config, Deny, Hold, HttpUpstream, Identity, Issuer,
-    IssuerTls, Limits, Metrics, Policy, PolicyTest, Rule, Timeouts, Tls, UpstreamTimeouts, UpstreamTls, User, Who,
+    Allow, Also, Approvers, Audit, BehindProxy, Client, Condition, Config, Deny, Hold, HttpUpstream, Identity, Issuer,
+    IssuerTls, Limits, MetadataDocuments, Metrics, OAuth, Policy, PolicyTest, Rule, Timeouts, Tls, UpstreamTimeouts,
+    UpstreamTls, User, Who,
 };
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::Value;
@@ -222,8 +223,11 @@ fn fields(name: &str) -> &'static [&'static str] {
         "Identity" => fields_of::<Identity>(),
         "User" => fields_of::<User>(),
         "Also" => fields_of::<Also>(),
+        "Client" => fields_of::<Client>(),
         "Issuer" => fields_of::<Issuer>(),
         "IssuerTls" => fields_of::<IssuerTls>(),
+        "OAuth" => fields_of::<OAuth>(),
+        "MetadataDocuments" => fields_of::<MetadataDocuments>(),
         "HttpUpstream" => fields_of::<HttpUpstream>(),
         "UpstreamTls" => fields_of::<UpstreamTls>(),
         "UpstreamTimeouts" => fields_of::<UpstreamTimeouts>(),

@@ -277,5 +277,5 @@ pub(super) fn asking(request: &Request, client: &Client) -> Asking {
 
 /// Where a form of the pages may lead in the end: browsers hold the redirect to the client to `form-action`, too.
 pub(super) fn form_target(request: &Request) -> Option<String> {
-    redirect_uri::form_action(&request.redirect_uri)
+    Some(request.redirect_uri.clone())
 }

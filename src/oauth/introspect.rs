@@ -1,10 +1,10 @@
 //! Introspection (RFC 7662): what a token stands for now, for a service that was handed one.
 //!
-//! Only clients of the configuration that show who they are may ask: anybody else could try out tokens here (RFC 7662
-//! §4). Such a client is told about its own tokens, and about access tokens for the routes that are written with it; any
+//! Only clients that show who they are may ask: anybody else could try out tokens here (RFC 7662 §4). A client is told
+//! about its own tokens, and one of the configuration about access tokens for the routes that are written with it, too; any
 //! other token is not active for it, and neither is one that is expired, revoked, or was never ours. Why is not said.
 
-use super::client::{Authentication, Client, Origin};
+use super::client::{Authentication, Client};
 use super::client_authentication::authenticate;
 use super::error::{OAuthError, no_store};
 use super::post::Post;
@@ -35,8 +35,8 @@ pub(super) async fn post(State(shared): State<Shared>, post: Result<Post, OAuthE
 
 async fn introspect(shared: &Shared, post: &Post) -> Result<Value, OAuthError> {
     let client = authenticate(shared, &post.headers, &post.form).await?;
-    if client.origin != Origin::Configured || matches!(client.authentication, Authentication::Public) {
-        let why = "only a client of the configuration that shows who it is may ask";
+    if matches!(client.authentication, Authentication::Public) {
+        let why = "only a client that shows who it is may ask";
         return Err(OAuthError::invalid_client(why));
     }
     let token = post.form.get("token").ok_or(OAuthError::invalid_request("token is missing"))?;

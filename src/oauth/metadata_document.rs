@@ -13,7 +13,7 @@ use crate::fetch::{self, Fetcher, Get, Reach};
 use crate::identity::PublicKeys;
 use crate::snapshot::Snapshot;
 use serde_json::{Map, Value};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 use url::{Host, Url};
@@ -107,7 +107,7 @@ impl Documents {
         snapshot: &Snapshot,
         url: &Url,
         kid: Option<&str>,
-    ) -> Result<std::sync::Arc<PublicKeys>, Failure> {
+    ) -> Result<Arc<PublicKeys>, Failure> {
         self.forget_if_changed(snapshot);
         let known = self.keys.kept(url.as_str());
         let is_recent = self.keys.age(url.as_str()).is_some_and(|age| age < ASKED_AGAIN);
@@ -287,4 +287,190 @@ fn key_set(object: &Map<String, Value>) -> Result<Option<KeySet>, String> {
 fn shown(word: &str) -> &str {
     let is_word = word.len() <= 40 && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     if is_word { word } else { "(unreadable)" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::snapshot::Surroundings;
+    use serde_json::json;
+
+    fn snapshot(documents: &str) -> Snapshot {
+        let yaml = format!(
+            "public_url: https://mcp.example.com\nbehind_proxy: {{ from: [127.0.0.1] }}\n\
+             oauth: {{ metadata_documents: {documents} }}\n\
+             upstreams: {{ up: {{ http: {{ url: http://127.0.0.1:1/mcp }} }} }}\n\
+             policy: {{ rules: [{{ name: r, tools: [\"up/*\"], allow: {{}} }}] }}\n"
+        );
+        let loaded = config::load(&yaml, "gateway.yaml").unwrap_or_else(|why| panic!("{why}"));
+        let around = Surroundings { listening: ([127, 0, 0, 1], 8443).into(), previous: None };
+        Snapshot::compile(&loaded, &around).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// S-07, S-08, S-11.
+    #[test]
+    fn an_id_is_one_spelling_of_an_https_url_with_a_path_that_leads_elsewhere() {
+        let usual = snapshot("{}");
+        for id in ["https://client.example/meta.json", "https://a.b-c.example/x/y/", "https://xn--bcher-kva.example/c"]
+        {
+            assert!(check_id(id, &usual).is_ok(), "{id}");
+        }
+        for id in [
+            "http://client.example/meta.json",
+            "https://client.example",
+            "https://client.example/",
+            "https://client.example/a?b=c",
+            "https://client.example/a?",
+            "https://client.example/a#b",
+            "https://client.example/a#",
+            "https://u:p@client.example/a",
+            "https://u@client.example/a",
+            "https://client.example/a/../b",
+            "https://client.example/./b",
+            "https://client.example/%2e%2e/b",
+            "https://client.example/a\\b",
+            "https://CLIENT.example/a",
+            "https://client.example:443/a",
+            "https://client.example:8443/a",
+            "https://client.example:22/a",
+            "https://127.0.0.1/a",
+            "https://127.1/a",
+            "https://1.1.1.1/a",
+            "https://[::1]/a",
+            "https://[2606:4700::1111]/a",
+            "https://mcp.example.com/a",
+            "https://b\u{fc}cher.example/a",
+            "https:client.example/a",
+            "https:///a",
+            "https://",
+        ] {
+            assert!(check_id(id, &usual).is_err(), "{id}");
+        }
+        assert!(check_id("https://localhost:9443/a", &snapshot("{ private: [\"localhost:9443\"] }")).is_ok());
+        assert!(check_id("https://127.0.0.1:9443/a", &snapshot("{ private: [\"localhost:9443\"] }")).is_err());
+        // Not even then: it is this gateway's own listener.
+        let own = snapshot("{ private: [\"mcp.example.com\", \"127.0.0.1:8443\"] }");
+        assert!(check_id("https://mcp.example.com/a", &own).is_err());
+        assert!(check_id("https://127.0.0.1:8443/a", &own).is_err());
+        let only = snapshot("{ only: [good.example, \"other.example:443\"] }");
+        assert!(
+            check_id("https://good.example/a", &only).is_ok() && check_id("https://other.example/a", &only).is_ok()
+        );
+        assert!(check_id("https://client.example/a", &only).is_err());
+        assert!(check_id("https://x.good.example/a", &only).is_err());
+    }
+
+    const ID: &str = "https://client.example/meta.json";
+
+    fn document(more: &Value) -> Result<Client, String> {
+        let mut document =
+            json!({ "client_id": ID, "client_name": "App", "redirect_uris": ["http://localhost/callback"] });
+        for (name, value) in more.as_object().unwrap() {
+            document[name] = value.clone();
+        }
+        read(ID, document.to_string().as_bytes())
+    }
+
+    fn keys() -> Value {
+        // RFC 7517 §A.1.
+        json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "1",
+            "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+            "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM" }] })
+    }
+
+    /// B16.
+    #[test]
+    fn the_method_is_one_that_both_sides_know_or_the_document_says_which_is_not() {
+        let method = |more: Value| {
+            document(&more).map(|client| match client.authentication {
+                Authentication::Public => "none",
+                Authentication::Secret(_) => "secret",
+                Authentication::Keys { or_none: true, .. } => "keys or none",
+                Authentication::Keys { or_none: false, .. } => "keys",
+            })
+        };
+        let uri = "https://client.example/jwks.json";
+        for (more, expected) in [
+            (json!({}), "none"),
+            (json!({ "token_endpoint_auth_method": "none" }), "none"),
+            (json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks": keys() }), "keys"),
+            (json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": uri }), "keys"),
+            (
+                json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": uri,
+                        "token_endpoint_auth_methods_supported": ["private_key_jwt", "none"] }),
+                "keys or none",
+            ),
+            (
+                json!({ "token_endpoint_auth_method": "tls_client_auth",
+                        "token_endpoint_auth_methods_supported": ["tls_client_auth", "none"] }),
+                "none",
+            ),
+            (
+                json!({ "token_endpoint_auth_method": "private_key_jwt",
+                        "token_endpoint_auth_methods_supported": ["private_key_jwt", "none"] }),
+                "none",
+            ),
+        ] {
+            assert_eq!(method(more.clone()), Ok(expected), "{more}");
+        }
+        for (more, named) in [
+            (json!({ "token_endpoint_auth_method": "client_secret_post" }), "client_secret_post"),
+            (json!({ "token_endpoint_auth_method": "client_secret_basic" }), "client_secret_basic"),
+            (
+                json!({ "token_endpoint_auth_method": "client_secret_jwt",
+                        "token_endpoint_auth_methods_supported": ["none"] }),
+                "client_secret_jwt",
+            ),
+            (json!({ "token_endpoint_auth_method": "tls_client_auth" }), "tls_client_auth"),
+            (json!({ "token_endpoint_auth_method": "private_key_jwt" }), "private_key_jwt"),
+            (json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks": { "keys": [] } }), "jwks"),
+            (
+                json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": "http://client.example/k" }),
+                "jwks_uri",
+            ),
+            (json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": uri, "jwks": keys() }), "both"),
+            (json!({ "token_endpoint_auth_method": "<script>" }), "(unreadable)"),
+            (json!({ "token_endpoint_auth_method": 1 }), "text"),
+        ] {
+            let said = method(more.clone()).expect_err("it is refused");
+            assert!(said.contains(named), "{more}: {said}");
+        }
+    }
+
+    /// S-11, AS-74, O-15.
+    #[test]
+    fn a_document_that_is_another_ones_or_has_a_secret_is_refused() {
+        let good = document(&json!({ "unknown": 1 })).unwrap();
+        assert_eq!((&*good.id, good.name.as_deref(), good.origin), (ID, Some("App"), Origin::Document));
+        assert!(good.may_use_codes && good.may_refresh && good.machine.is_none());
+        assert!(good.allows_redirect_to("http://localhost:52002/callback"));
+        for more in [
+            json!({ "client_id": "https://client.example/meta.json/" }),
+            json!({ "client_id": "https://CLIENT.example/meta.json" }),
+            json!({ "client_id": null }),
+            json!({ "client_id": [ID] }),
+            json!({ "client_secret": "x" }),
+            json!({ "client_secret_expires_at": 0 }),
+            json!({ "redirect_uris": [] }),
+            json!({ "redirect_uris": null }),
+            json!({ "redirect_uris": ["http://client.example/"] }),
+            json!({ "redirect_uris": ["https://client.example/cb", "javascript:alert(1)"] }),
+            json!({ "client_name": "Claude\u{202e}" }),
+            json!({ "grant_types": ["client_credentials"] }),
+            json!({ "logo_uri": "http://client.example/logo.png" }),
+        ] {
+            assert!(document(&more).is_err(), "{more}");
+        }
+        for text in ["", "[]", "<html>", r#"{"client_id":"https://client.example/meta.json","client_id":"x"}"#] {
+            assert!(read(ID, text.as_bytes()).is_err(), "{text}");
+        }
+        // What people agreed to is exactly this; anything else is asked for again.
+        let renamed = document(&json!({ "client_name": "App 2" })).unwrap();
+        let elsewhere = document(&json!({ "redirect_uris": ["https://client.example/cb"] })).unwrap();
+        let rekeyed = document(&json!({ "token_endpoint_auth_method": "private_key_jwt", "jwks": keys() })).unwrap();
+        let all = [&good, &renamed, &elsewhere, &rekeyed].map(|client| client.metadata_sha256);
+        assert_eq!(std::collections::BTreeSet::from(all).len(), 4);
+        assert_eq!(document(&json!({ "unknown": 2 })).unwrap().metadata_sha256, good.metadata_sha256);
+    }
 }

@@ -1,5 +1,6 @@
 //! The token endpoint (RFC 6749 §3.2): a form in, tokens or an error out. Each grant type has a file of its own.
 
+use super::client::{Client, Origin};
 use super::client_authentication::authenticate;
 use super::error::{ErrorCode, OAuthError, no_store};
 use super::post::Post;
@@ -48,10 +49,21 @@ async fn tokens(shared: &Shared, post: &Post) -> Result<Tokens, OAuthError> {
     if !shared.audit.is_available() {
         return Err(record::unavailable());
     }
-    match grant_type {
-        "authorization_code" => authorization_code::redeem(shared, post, &client).await,
-        "refresh_token" => refresh_token::refresh(shared, post, &client).await,
-        _ => client_credentials::issue(shared, post, &client).await,
+    let tokens = match grant_type {
+        "authorization_code" => authorization_code::redeem(shared, post, &client).await?,
+        "refresh_token" => refresh_token::refresh(shared, post, &client).await?,
+        _ => client_credentials::issue(shared, post, &client).await?,
+    };
+    if client.origin == Origin::Registered {
+        keep(shared, &client).await;
+    }
+    Ok(tokens)
+}
+
+/// A client that registered itself stays registered while it is used. That this cannot be noted costs it nothing now.
+async fn keep(shared: &Shared, client: &Client) {
+    if let Err(error) = shared.store.touch_client(&client.id, shared.clock.unix_ms()).await {
+        tracing::warn!(%error, "the use of a registered client cannot be noted");
     }
 }
 
@@ -98,7 +110,7 @@ pub(super) fn is_subject_current(snapshot: &Snapshot, subject: &Subject, passwor
             .users
             .get(name)
             .is_some_and(|person| password_mark.is_none_or(|mark| *mark == *person.password_mark)),
-        Subject::Client(id) => snapshot.config.identity.clients.iter().any(|client| *client.id == **id),
+        Subject::Client(id) => snapshot.clients.machine(id, &snapshot.users).is_some(),
     }
 }
 

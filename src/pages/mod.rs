@@ -8,6 +8,7 @@ mod text;
 use askama::Template;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use std::net::Ipv4Addr;
 use url::{Host, Url};
 
 /// Who asks a person for access, and to what: shown where they log in and where they consent.
@@ -208,8 +209,10 @@ fn form_source(redirect_uri: &str) -> Option<String> {
         return is_harmless(&uri).then(|| format!("{}:", uri.scheme()));
     }
     match uri.host()? {
-        // A source cannot name it: the grammar has no brackets (CSP 3 §2.3.1).
+        // A source cannot name it: the grammar has no brackets (CSP 3 §2.3.1), and of other addresses only 127.0.0.1 ever
+        // matches (§6.7.2.8).
         Host::Ipv6(_) => Some(format!("{}:", uri.scheme())),
+        Host::Ipv4(address) if address != Ipv4Addr::LOCALHOST => Some(format!("{}:", uri.scheme())),
         // URLs take more characters in a host than a source may have; `;` would end the directive, `*` open it.
         Host::Domain(host) if !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)) => None,
         _ => Some(uri.origin().ascii_serialization()),

@@ -117,6 +117,8 @@ fn a_form_may_lead_to_the_client_and_nowhere_else() {
         ("https://client.example/cb?x=1", Some("https://client.example")),
         ("https://client.example:8443/cb", Some("https://client.example:8443")),
         ("http://127.0.0.1:4711/callback", Some("http://127.0.0.1:4711")),
+        ("http://127.0.0.2:4711/callback", Some("http:")),
+        ("https://10.0.0.7/callback", Some("https:")),
         ("http://localhost:4711/callback", Some("http://localhost:4711")),
         ("http://[::1]:4711/callback", Some("http:")),
         ("cursor://anysphere.cursor-deeplink/mcp/auth", Some("cursor:")),

@@ -30,7 +30,7 @@ macro_rules! suite {
             of_a_hundred_redemptions_one_becomes_a_grant,
             a_login_makes_room_for_itself_and_what_was_made_by_hand_stays, a_purge_takes_codes_that_have_expired,
             a_refresh_token_gives_a_successor_and_moves_the_end, a_token_gives_the_same_successor_again_for_a_moment,
-            a_token_whose_successor_was_used_is_a_replay, a_token_that_was_used_later_than_now_is_a_replay,
+            a_token_whose_successor_was_used_is_a_replay, a_token_that_was_used_a_moment_later_than_now_is_no_replay,
             an_expired_token_or_grant_is_over, a_revocation_is_never_undone_by_a_refresh_under_way,
             of_fifty_refreshes_at_once_there_is_one_successor, the_oldest_used_tokens_of_a_grant_are_forgotten,
             a_purge_takes_refresh_tokens_with_their_grant,

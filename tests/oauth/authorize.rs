@@ -225,7 +225,7 @@ fn as_24_as_25_as_26_b09_state_comes_back_byte_for_byte_and_iss_with_it_on_succe
     let every: String = (1..=255_u8).map(char::from).collect();
     let long = "s".repeat(8192);
     let issuer = format!("http://{}", gateway.agent);
-    for (state, decision) in [(every.as_str(), "allow"), (&long, "allow"), ("x", "deny")] {
+    for (state, decision) in [("x", "deny"), (every.as_str(), "allow"), (&long, "allow")] {
         let asked = client.ask(&gateway, "up").with("state", state);
         let back = Browser::new(gateway.agent).authorize(&asked.url(), "alice", &password("alice"), decision);
         assert!(back.starts_with("https://app.example/cb?keep=1&"), "{back}");
@@ -314,7 +314,9 @@ fn as_31_as_32_pages_cannot_be_framed_leak_no_referrer_and_load_nothing_from_els
         assert_eq!(header("x-content-type-options"), "nosniff");
         assert_eq!(header("cache-control"), "no-store");
         let html = page.text();
-        assert!(!html.contains("<script") && !html.contains("style=") && !html.contains("//"), "{html}");
+        assert!(!html.contains("<script") && !html.contains("style=\""), "{html}");
+        let links = ["href=\"", "src=\""].into_iter().flat_map(|attribute| html.split(attribute).skip(1));
+        assert!(links.into_iter().all(|link| link.starts_with('/') || link.starts_with('#')), "{html}");
     }
 }
 
@@ -338,7 +340,7 @@ fn as_33_o_14_o_16_the_page_names_client_address_route_and_scopes_and_warns_of_p
     for shown in ["Claude &#60;b&#62;", "app.example", "up", "mcp", "alice", &web.id] {
         assert!(text.contains(shown), "{shown} is not in {text}");
     }
-    assert!(!text.contains("<b>"));
+    assert!(!text.contains("Claude <b>"));
     // Another client of the same name is another one (O-14): asked again.
     let mut browser = Browser::new(gateway.agent);
     browser.authorize(&web.ask(&gateway, "up").url(), "alice", &password("alice"), "allow");

@@ -207,6 +207,27 @@ fn a_question_moved_to_another_browser_is_not_answered_there_whoever_is_logged_i
 }
 
 #[test]
+fn somebody_else_can_answer_after_their_own_password() {
+    let scene = Scene::set();
+    let Some(window) = scene.window(Look::DESK) else {
+        return;
+    };
+    scene.to_consent(&window, "alice");
+
+    let login = window.press("Log in as someone else");
+    assert_eq!(login.heading, "Log in");
+    assert!(login.text.contains("Test App asks to use up"), "for the same question: {login:?}");
+    let consent = log_in(&window, "bob");
+
+    assert!(consent.text.contains("Logged in as bob") && !consent.text.contains("alice"), "{consent:?}");
+    assert_eq!(window.press("Allow").heading, BACK);
+    let tokens = scene.redeemed(&scene.told()[0]);
+    assert_eq!(status_with(&scene.gateway, &tokens.access), 200);
+    let grants = window.goto(&format!("{}grants", scene.origin()));
+    assert!(grants.text.contains("Logged in as bob") && grants.text.contains("Test App uses up"), "{grants:?}");
+}
+
+#[test]
 fn a_question_that_waited_too_long_is_not_answered() {
     let scene = Scene::set();
     let Some(window) = scene.window(Look::DESK) else {
@@ -319,6 +340,46 @@ fn a_person_sees_what_acts_for_them_takes_it_back_and_logs_out() {
     assert!(!window.cookies().contains(&"portcullis-session".to_owned()));
     let back = window.back();
     assert_eq!(back.heading, "Log in", "nothing of it is kept in the browser: {back:?}");
+}
+
+#[test]
+fn a_page_of_another_origin_can_neither_frame_ours_nor_send_its_forms() {
+    let scene = Scene::set();
+    let Some(window) = scene.window(Look::DESK) else {
+        return;
+    };
+    let consent = scene.to_consent(&window, "bob");
+    window.press("Allow");
+    let tokens = scene.redeemed(&scene.told()[0]);
+    let (origin, framed) = (scene.origin(), consent.url);
+    scene.app.answer_with(move |request: &Recorded| {
+        let policy = if request.target.ends_with("silent") { "no-referrer" } else { "unsafe-url" };
+        let frames = format!("<iframe src='{framed}'></iframe><iframe src='{origin}grants'></iframe>");
+        let form = format!(
+            "<form method=post action='{origin}grants'><input type=hidden name=grant value=x>\
+             <input type=hidden name=csrf value=guessed><button>Win a prize</button></form>"
+        );
+        let inside = if request.target == "/framing" { frames } else { form };
+        let page = format!(
+            "<!doctype html><html lang=en><link rel=icon href='data:,'><title>Evil</title>\
+             <h1>Evil</h1><a href=/framing>More</a>{inside}"
+        );
+        Reply::new(200, page).header("Content-Type", "text/html; charset=utf-8").header("Referrer-Policy", policy)
+    });
+    let evil = |path: &str| format!("{}{path}", scene.app_origin());
+
+    // With a referrer the browser names the origin, without one it says `null`, as it does for our own forms.
+    window.goto(&evil("form"));
+    let named = window.press("Win a prize");
+    window.goto(&evil("silent"));
+    let silent = window.press("Win a prize");
+    assert_eq!((named.status, silent.status), (403, 400), "{named:?} {silent:?}");
+    assert_eq!(silent.heading, "Please start again");
+    window.goto(&evil("form"));
+    let framed = window.press_in_vain("More", "/grants net::ERR_BLOCKED_BY_RESPONSE");
+
+    assert!(framed.iter().any(|line| line.contains("/consent?") && line.ends_with("_RESPONSE")), "{framed:?}");
+    assert_eq!(status_with(&scene.gateway, &tokens.access), 200, "nothing was revoked");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The OAuth 2.1 authorization server: what clients and people get, and what attackers do not.
 
+mod app;
 mod authorize;
 mod browser;
 mod conformance;
@@ -8,13 +9,20 @@ mod desk;
 mod discovery;
 mod gallery;
 mod grants;
+mod introspection;
+mod keys;
 mod login;
+mod machine;
 mod pages;
+mod races;
 mod real_clients;
+mod refresh;
 mod register;
+mod revocation;
 mod scripts;
 mod setup;
 mod strict_client;
+mod token;
 
 use crate::support::gate::Gate;
 use crate::support::gateway::in_front_of;

@@ -3,6 +3,7 @@
 //! Looks at the file alone: nothing is opened, resolved or connected to. Form (keys, types, ranges) was `form`'s;
 //! what a policy decides is `policy`'s; whether files and variables are there shows when the snapshot is built.
 
+mod clients;
 mod issuers;
 mod limits;
 mod listeners;
@@ -26,6 +27,7 @@ pub fn check(config: &Config, known: Known<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     listeners::check(config, &mut problems);
     names::check(config, known, &mut problems);
+    clients::check(config, &mut problems);
     issuers::check(config, &mut problems);
     upstreams::check(config, &mut problems);
     limits::check(config, &mut problems);

@@ -53,6 +53,66 @@ identity: { issuers: [ { issuer: https://idp.example, groups: { a: ops } } ], au
 => error: unknown issuer `https://idp.exampel` (gateway.yaml:1:101)
 "#;
 
+/// What is said of clients. HASH stands for a good hash.
+const CLIENTS: &str = r#"
+identity: { clients: [ { id: "a b", redirect_uris: ["https://a.example/cb"] } ] }
+=> error: `a b` is no client id (gateway.yaml:1:30)
+
+identity: { clients: [ { id: "https://a.example/c", redirect_uris: ["https://a.example/cb"] } ] }
+=> error: `https://a.example/c` is no client id (gateway.yaml:1:30)
+
+identity: { clients: [ { id: c_1, redirect_uris: ["https://a.example/cb"] } ] }
+=> error: `c_1` begins as the ids of clients that register (gateway.yaml:1:30)
+
+identity: { clients: [ { id: a, redirect_uris: ["https://a.example/"] }, { id: a, redirect_uris: ["https://b.example/"] } ] }
+=> error: client `a` stands twice (gateway.yaml:1:80)
+
+identity: { clients: [ { id: a, name: "", redirect_uris: ["https://a.example/"] } ] }
+=> error: this name cannot be shown to people (gateway.yaml:1:39)
+
+identity: { clients: [ { id: a, secret_hash: "sha256:12", redirect_uris: ["https://a.example/"] } ] }
+=> error: no hash of a client's secret (gateway.yaml:1:46)
+
+identity: { clients: [ { id: a, secret_hash: "$argon2id$x", redirect_uris: ["https://a.example/"] } ] }
+=> error: no hash of a client's secret (gateway.yaml:1:46)
+
+identity: { clients: [ { id: a, secret_hash: HASH, jwks: k.json, redirect_uris: ["https://a.example/"] } ] }
+=> error: a client shows who it is in one way, and this one has a secret already (gateway.yaml:1:121)
+
+identity: { clients: [ { id: a, redirect_uris: ["http://a.example/cb"] } ] }
+=> error: `http://a.example/cb` is plain http, which is for this machine only (localhost, 127.0.0.1, [::1]) (gateway.yaml:1:49)
+
+identity: { clients: [ { id: a, redirect_uris: ["javascript:alert(1)"] } ] }
+=> error: `javascript:alert(1)` has a scheme that is not allowed: https, http to this machine, a reversed domain name, or that of a known program (gateway.yaml:1:49)
+
+identity: { clients: [ { id: a } ] }
+=> error: client `a` can do nothing (gateway.yaml:1:26)
+
+identity: { clients: [ { id: a, redirect_uris: ["https://a.example/"], groups: [ops] } ] }
+=> error: `groups` is for clients that act on their own account, and this one has no `owner` (gateway.yaml:1:72)
+
+identity: { clients: [ { id: a, owner: alice, routes: [github] } ] }
+=> error: anybody could act as `a`: it has neither `secret_hash` nor `jwks` (gateway.yaml:1:33)
+
+identity: { clients: [ { id: a, owner: alice, secret_hash: HASH } ] }
+=> error: client `a` may have tokens for no route (gateway.yaml:1:26)
+
+identity: { clients: [ { id: a, owner: alice, secret_hash: HASH, routes: [githb] } ] }
+=> error: unknown upstream `githb` (gateway.yaml:1:144)
+
+identity: { clients: [ { id: a, owner: alice, secret_hash: HASH, routes: [github], groups: [" ops"] } ] }
+=> error: ` ops` is no group name (gateway.yaml:1:162)
+
+oauth: { metadata_documents: { only: ["https://a.example"] } }
+=> error: `https://a.example` is no host (gateway.yaml:1:39)
+
+oauth: { metadata_documents: { private: ["a.example/x"] } }
+=> error: `a.example/x` is no host (gateway.yaml:1:42)
+
+oauth: { metadata_documents: { only: [] } }
+=> error: at least one is needed here (gateway.yaml:1:32)
+"#;
+
 /// The beginning of a file, and what is said of it.
 const LISTENERS: &str = r#"
 listen: localhost:80
@@ -306,6 +366,24 @@ fn listeners_that_are_left_open_are_refused() {
 #[test]
 fn issuers_that_could_be_somebody_else_are_refused() {
     all_say(ISSUERS, beginning);
+}
+
+const SECRET_HASH: &str = "\"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\"";
+
+#[test]
+fn clients_that_could_be_anybody_or_lead_anywhere_are_refused() {
+    all_say(CLIENTS, |part| beginning(&part.replace("HASH", SECRET_HASH)));
+}
+
+#[test]
+fn clients_that_make_sense_are_good() {
+    let clients = "identity: { clients: [
+    { id: ci, secret_hash: HASH, owner: alice, groups: [robots], routes: [github] },
+    { id: web.app~1, name: Web, secret_hash: HASH, redirect_uris: [\"https://a.example/cb\"] },
+    { id: keys, jwks: keys.json, owner: alice, routes: [github], redirect_uris: [\"http://127.0.0.1/\"] },
+    { id: cursor, redirect_uris: [\"cursor://anysphere.cursor-mcp/oauth/callback\"] } ] }
+oauth: { metadata_documents: { only: [a.example, \"b.example:8443\"], private: [\"localhost:1\", \"a.example:443\"] } }";
+    check(&beginning(&clients.replace("HASH", SECRET_HASH)), "");
 }
 
 #[test]

@@ -60,12 +60,13 @@ pub(crate) async fn a_token_whose_successor_was_used_is_a_replay(here: Store, th
     assert_eq!(there.revocations_after(0).await.unwrap().1, ["g1"]);
 }
 
-/// A clock that is set back must not open the window again, nor close it on a client that did nothing wrong.
-pub(crate) async fn a_token_that_was_used_later_than_now_is_a_replay(here: Store, there: Store) {
+/// Of two that come at once, the one that looked at the clock first may come second; clocks of two processes differ, too.
+pub(crate) async fn a_token_that_was_used_a_moment_later_than_now_is_no_replay(here: Store, there: Store) {
     logged_in(&here, 1, "g1").await;
     rotate(&here, 101, 1, DAY_MS).await;
 
-    assert_eq!(rotate(&there, 101, 2, DAY_MS - 1).await, Rotated::Replayed);
+    assert_eq!(rotate(&there, 101, 2, DAY_MS - 1).await, Rotated::Again(vec![1]));
+    assert_eq!(rotate(&there, 101, 2, DAY_MS - RETRY_WINDOW_MS).await, Rotated::Replayed);
 }
 
 pub(crate) async fn an_expired_token_or_grant_is_over(here: Store, there: Store) {

@@ -57,8 +57,9 @@ fn rotate(connection: &Connection, rotation: &Rotation) -> Result<Rotated, Error
         return Ok(Rotated::Over);
     };
     if let Some(used) = found.used {
-        // A clock that was set back does not make the window longer.
-        let is_a_retry = (0..RETRY_WINDOW_MS).contains(&now_ms.saturating_sub(used.at_ms));
+        // Either may be the earlier one: of two that come at once, the one that looked at the clock first may be second
+        // here, and clocks of two processes differ.
+        let is_a_retry = now_ms.saturating_sub(used.at_ms).abs() < RETRY_WINDOW_MS;
         if is_a_retry && used.is_successor_unused {
             return Ok(Rotated::Again(used.sealed));
         }
