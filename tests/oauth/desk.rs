@@ -2,7 +2,7 @@
 
 use crate::support::browser;
 use crate::support::canary::{Canary, texts};
-use crate::support::gateway::{Gateway, Launch, in_front_of, password};
+use crate::support::gateway::{Gateway, IDENTITY, Launch, in_front_of, password};
 use crate::support::http::Request;
 use crate::support::person::Person;
 use crate::support::recorder::Recorder;
@@ -55,7 +55,7 @@ impl Document {
             "response_types": ["code"],
         });
         server.answer_with(move |request| match request.target.as_str() {
-            PATH => Reply::json(document.to_string()).header("Content-Type", "application/json"),
+            PATH => Reply::json(document.to_string()),
             _ => Reply::new(404, ""),
         });
         Document { server, authority }
@@ -83,24 +83,31 @@ impl Desk {
     /// With the gateway's own defaults, but for how long a token lives.
     #[track_caller]
     pub(crate) fn open() -> Desk {
-        Desk::new("", None)
+        Desk::new("", "", &[], None)
+    }
+
+    /// With these clients in the configuration (the list under `identity.clients`), and files that they name.
+    #[track_caller]
+    pub(crate) fn open_with_clients(clients: &str, files: &[(&str, &str)]) -> Desk {
+        Desk::new("", &format!("{IDENTITY}  clients:\n{clients}"), files, None)
     }
 
     /// For a client that is known by its document.
     #[track_caller]
     pub(crate) fn open_for(document: Document) -> Desk {
         let documents = format!("  metadata_documents: {{ private: [\"{}\"], ca: ca.pem }}\n", document.host());
-        Desk::new(&documents, Some(document))
+        let ca = document.authority.cert.clone();
+        Desk::new(&documents, "", &[("ca.pem", &ca)], Some(document))
     }
 
     #[track_caller]
-    fn new(oauth: &str, document: Option<Document>) -> Desk {
+    fn new(oauth: &str, identity: &str, files: &[(&str, &str)], document: Option<Document>) -> Desk {
         let (server, tap) = (Peer::typescript_with_sessions(), Tap::start());
         let base = in_front_of(&server.url, RULES);
-        let yaml = format!("public_url: {}\noauth:\n  access_token: {TOKENS_LIVE}\n{oauth}{base}", tap.origin());
-        let mut launch = Launch::new(&yaml).env("RUST_LOG", "trace");
-        if let Some(document) = &document {
-            launch = launch.file("ca.pem", &document.authority.cert);
+        let top = format!("public_url: {}\noauth:\n  access_token: {TOKENS_LIVE}\n", tap.origin());
+        let mut launch = Launch::new(&format!("{top}{oauth}{base}{identity}")).env("RUST_LOG", "trace");
+        for (name, contents) in files {
+            launch = launch.file(name, contents);
         }
         let gateway = launch.start();
         tap.lead_to(gateway.agent);

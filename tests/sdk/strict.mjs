@@ -7,7 +7,8 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { load } from './packages.mjs';
 
 const oauth = load('oauth4webapi');
-const { URL: route, BROWSER: browser, AUTH_METHOD: method } = process.env;
+// With CLIENT, a JSON of its id and of what it has to show, it is a client of the configuration; otherwise it registers.
+const { URL: route, BROWSER: browser, AUTH_METHOD: method, CLIENT: written } = process.env;
 const insecure = { [oauth.allowInsecureRequests]: true };
 
 const back = Promise.withResolvers();
@@ -30,18 +31,26 @@ const server = await oauth.processDiscoveryResponse(issuer, await oauth.discover
 const openid = await oauth.processDiscoveryResponse(issuer, await oauth.discoveryRequest(issuer, { algorithm: 'oidc', ...insecure }));
 
 // RFC 7591.
-const client = await oauth.processDynamicClientRegistrationResponse(
-  await oauth.dynamicClientRegistrationRequest(
-    server,
-    { redirect_uris: [redirectUri], client_name: 'a strict client', token_endpoint_auth_method: method },
-    insecure,
-  ),
-);
+const register = async () =>
+  oauth.processDynamicClientRegistrationResponse(
+    await oauth.dynamicClientRegistrationRequest(
+      server,
+      { redirect_uris: [redirectUri], client_name: 'a strict client', token_endpoint_auth_method: method },
+      insecure,
+    ),
+  );
+const client = written ? { ...JSON.parse(written), token_endpoint_auth_method: method } : await register();
+const importKey = (pem) => {
+  const der = Buffer.from(pem.replace(/-----[^-]+-----/g, ''), 'base64');
+  return crypto.subtle.importKey('pkcs8', der, { name: 'ECDSA', namedCurve: 'P-256' }, false, ['sign']);
+};
 const authentication = {
   none: () => oauth.None(),
   client_secret_basic: () => oauth.ClientSecretBasic(client.client_secret),
   client_secret_post: () => oauth.ClientSecretPost(client.client_secret),
-}[method]();
+  private_key_jwt: async () => oauth.PrivateKeyJwt({ key: await importKey(client.key), kid: client.kid }),
+}[method];
+const authenticated = await authentication();
 
 // RFC 6749, 7636, 8707, 9207.
 const verifier = oauth.generateRandomCodeVerifier();
@@ -64,7 +73,7 @@ const more = { additionalParameters: { resource: route }, ...insecure };
 const tokens = await oauth.processAuthorizationCodeResponse(
   server,
   client,
-  await oauth.authorizationCodeGrantRequest(server, client, authentication, parameters, redirectUri, verifier, more),
+  await oauth.authorizationCodeGrantRequest(server, client, authenticated, parameters, redirectUri, verifier, more),
 );
 
 /** The claims, if it is an access token as RFC 9068 has it, signed by a published key, for this route. */
@@ -93,23 +102,19 @@ const first = await connect(tokens.access_token);
 const refreshed = await oauth.processRefreshTokenResponse(
   server,
   client,
-  await oauth.refreshTokenGrantRequest(server, client, authentication, tokens.refresh_token, more),
+  await oauth.refreshTokenGrantRequest(server, client, authenticated, tokens.refresh_token, more),
 );
 const again = await validate(refreshed.access_token);
 const second = await connect(refreshed.access_token);
-// RFC 7662: not for public clients.
-const introspect = async (token) =>
-  method === 'none'
-    ? undefined
-    : oauth.processIntrospectionResponse(
-        server,
-        client,
-        await oauth.introspectionRequest(server, client, authentication, token, insecure),
-      );
+// RFC 7662.
+const introspect = async (token) => {
+  const asked = await oauth.introspectionRequest(server, client, authenticated, token, insecure);
+  return oauth.processIntrospectionResponse(server, client, asked).catch((error) => ({ error: error.error }));
+};
 const before = await introspect(refreshed.access_token);
 // RFC 7009.
 await oauth.processRevocationResponse(
-  await oauth.revocationRequest(server, client, authentication, refreshed.refresh_token, insecure),
+  await oauth.revocationRequest(server, client, authenticated, refreshed.refresh_token, insecure),
 );
 const after = await introspect(refreshed.access_token);
 // Every replica knows within a second.

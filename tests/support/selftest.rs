@@ -276,7 +276,7 @@ fn person_does_not_come_back_from_an_error_page() {
 #[test]
 fn tap_pairs_requests_with_answers_and_finds_every_secret() {
     let recorder = Recorder::start();
-    let json = |body: &str| Reply::json(body.to_owned()).header("Content-Type", "application/json");
+    let json = |body: &str| Reply::json(body.to_owned());
     recorder.answer_next(json(r#"{"client_id":"c","client_secret":"CANARY-secret"}"#));
     recorder.answer_next(
         Reply::redirect(303, "http://127.0.0.1:1/?code=CANARY-code").header("Set-Cookie", "s=CANARY-cookie; Path=/"),
