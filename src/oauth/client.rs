@@ -73,8 +73,6 @@ pub(super) enum KeySet {
 /// A client that acts on its own account.
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
-    /// The user who answers for it.
-    pub(super) owner: Arc<str>,
     /// The routes it may have tokens for.
     pub(super) routes: Vec<String>,
 }
@@ -143,7 +141,7 @@ impl Client {
             authentication,
             may_use_codes: has_people,
             may_refresh: has_people,
-            machine: machine.map(|it| Machine { owner: Arc::clone(&it.owner), routes: it.routes.clone() }),
+            machine: machine.map(|it| Machine { routes: it.routes.clone() }),
         }
     }
 

@@ -39,10 +39,6 @@ pub(super) enum ErrorCode {
     InvalidRedirectUri,
     /// RFC 7591 §3.2.2.
     InvalidClientMetadata,
-    /// RFC 6750 §3.1: the token shown is not accepted.
-    InvalidToken,
-    /// RFC 7009 §2.2.1.
-    UnsupportedTokenType,
     /// Too much was asked in too short a time.
     SlowDown,
     /// Something of ours does not work now.
@@ -113,8 +109,6 @@ impl ErrorCode {
             ErrorCode::InvalidTarget => "invalid_target",
             ErrorCode::InvalidRedirectUri => "invalid_redirect_uri",
             ErrorCode::InvalidClientMetadata => "invalid_client_metadata",
-            ErrorCode::InvalidToken => "invalid_token",
-            ErrorCode::UnsupportedTokenType => "unsupported_token_type",
             ErrorCode::SlowDown => "slow_down",
             ErrorCode::TemporarilyUnavailable => "temporarily_unavailable",
         }
@@ -122,7 +116,7 @@ impl ErrorCode {
 
     fn status(self) -> StatusCode {
         match self {
-            ErrorCode::InvalidClient | ErrorCode::InvalidToken => StatusCode::UNAUTHORIZED,
+            ErrorCode::InvalidClient => StatusCode::UNAUTHORIZED,
             ErrorCode::SlowDown => StatusCode::TOO_MANY_REQUESTS,
             ErrorCode::TemporarilyUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,

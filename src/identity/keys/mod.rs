@@ -24,7 +24,7 @@ use std::time::Duration;
 pub const LONGEST_LIFE_S: i64 = 30 * 24 * 60 * 60;
 
 /// A key signs when it has been in the key set for so long.
-pub const SIGNS_AFTER_MS: i64 = 60 * 1_000;
+const SIGNS_AFTER_MS: i64 = 60 * 1_000;
 
 /// A key that signs no more stays for so long: the longest life of a token, and a day for clocks that differ.
 const KEPT_MS: i64 = (LONGEST_LIFE_S + 24 * 60 * 60) * 1_000;
@@ -149,7 +149,7 @@ impl Keys {
         Ok(Keys { dir, in_force: ArcSwap::from_pointee(ring), last: Mutex::default() })
     }
 
-    /// Makes a new key in `data_dir/keys`, which signs from [`SIGNS_AFTER_MS`] later on. Gives its id.
+    /// Makes a new key in `data_dir/keys`, which signs from a minute later on. Gives its id.
     ///
     /// # Errors
     /// When there are too many already, or it cannot be written.
