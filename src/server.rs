@@ -194,13 +194,8 @@ impl Parts {
         addresses: Addresses,
         clock: Clock,
     ) -> Result<(Parts, Gateway, Option<Secret<String>>), Error> {
-        let around = Surroundings { listening: addresses.agent, previous: None };
-        let snapshot = Snapshot::compile(loaded, &around).map_err(Error::Config)?;
-        for warning in &snapshot.warnings {
-            warn!("{warning}");
-        }
         let metrics = Arc::new(Metrics::new());
-        metrics.config_loaded(&snapshot.hash, clock.unix_seconds());
+        let snapshot = first_snapshot(loaded, addresses, &metrics, &clock)?;
         let data_dir = snapshot.data_dir.clone();
         let store = Store::open(&data_dir).await?;
         let keys = Arc::new(Keys::open(&data_dir)?);
@@ -356,6 +351,21 @@ impl Parts {
             services.shutdown().await;
         }
     }
+}
+
+fn first_snapshot(
+    loaded: &config::Loaded,
+    addresses: Addresses,
+    metrics: &Metrics,
+    clock: &Clock,
+) -> Result<Snapshot, Error> {
+    let around = Surroundings { listening: addresses.agent, previous: None };
+    let snapshot = Snapshot::compile(loaded, &around).map_err(Error::Config)?;
+    for warning in &snapshot.warnings {
+        warn!("{warning}");
+    }
+    metrics.config_loaded(&snapshot.hash, clock.unix_seconds());
+    Ok(snapshot)
 }
 
 fn answer(in_force: &ArcSwap<Snapshot>, ok: bool, text: String) -> admin::Answer {

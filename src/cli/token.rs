@@ -4,11 +4,12 @@
 
 use super::context::{Context, usage};
 use super::password;
+use crate::audit::sha256;
 use crate::clock;
 use crate::id;
 use crate::identity::{self, ADMINS, Claims, Keys, Subject};
 use crate::snapshot::BASE_SCOPE;
-use crate::store::{Grant, Revocation};
+use crate::store::{Grant, REFRESH_TOKEN, Revocation};
 use anyhow::{Context as _, bail};
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -63,7 +64,7 @@ pub(super) struct List {
 /// `token revoke`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Revoke {
-    /// The grant's id, a token of it, or `-` to read either from standard input.
+    /// The grant's id, an access or refresh token of it, or `-` to read either from standard input.
     #[arg(value_name = "GRANT|TOKEN|-")]
     pub(super) grant: String,
     /// Who revokes: the grant's own user, or an admin. Their password is asked for.
@@ -192,7 +193,7 @@ fn state(grant: &Grant, now_ms: i64) -> String {
 
 /// Revokes a grant; says what happened.
 async fn revoke(args: &Revoke, context: &Context<'_>) -> anyhow::Result<String> {
-    let id = grant_id(&args.grant)?;
+    let id = grant_id(&args.grant, context).await?;
     let person = password::verified(&args.by, args.password_file.as_deref(), context).await?;
     let Some(grant) = context.store.grant(&id).await? else {
         bail!("there is no grant `{}`", id.escape_debug());
@@ -212,8 +213,13 @@ async fn revoke(args: &Revoke, context: &Context<'_>) -> anyhow::Result<String> 
 }
 
 /// The grant meant by an id or a token. A token is not verified: it only names a row, and the row says who may revoke it.
-fn grant_id(given: &str) -> anyhow::Result<String> {
+/// What looks like a token is never said back.
+async fn grant_id(given: &str, context: &Context<'_>) -> anyhow::Result<String> {
     let text = if given == "-" { read_stdin()? } else { given.to_owned() };
+    if text.starts_with(REFRESH_TOKEN) {
+        let found = context.store.refresh_token(sha256(text.as_bytes())).await?;
+        return found.map(|found| found.grant.id.to_string()).ok_or_else(|| usage("that is no refresh token of ours"));
+    }
     if !text.contains('.') {
         return Ok(text);
     }
@@ -310,6 +316,42 @@ mod tests {
         assert!(revoke(&by("alice"), &context).await.unwrap().ends_with("had been revoked before"));
         let unknown = Revoke { grant: "g_nope".to_owned(), ..by("root") };
         assert!(revoke(&unknown, &context).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_refresh_token_names_its_grant_and_one_that_is_unknown_is_not_said_back() {
+        let world = World::new(&[("alice", &[])]).await;
+        let context = world.context().await;
+        let (made, _) = issue(&args("alice", &world), &context).await.unwrap();
+        let (code, token) = ([1; 32], "pcr_a-token-of-this-test");
+        let grant = Grant { id: "g_login".into(), made_by: crate::store::LOGIN.to_owned(), ..made };
+        let written = crate::store::Code {
+            digest: code,
+            issuer: grant.issuer.clone(),
+            subject: grant.subject.clone(),
+            client: grant.client.clone(),
+            resource: grant.resource.clone(),
+            scopes: grant.scopes.clone(),
+            password_mark: None,
+            redirect_uri: String::new(),
+            challenge: String::new(),
+            expires_at_ms: grant.created_at_ms + 1,
+        };
+        context.store.insert_code(written).await.unwrap();
+        let expires_at_ms = grant.expires_at_ms;
+        let refresh_token = crate::store::NewRefreshToken { digest: sha256(token.as_bytes()), expires_at_ms };
+        let redemption = crate::store::Redemption { code, grant, refresh_token: Some(refresh_token) };
+        context.store.redeem_code(redemption).await.unwrap();
+        let by = |grant: &str| Revoke {
+            grant: grant.to_owned(),
+            by: "alice".to_owned(),
+            password_file: Some(world.right_password()),
+        };
+
+        let unknown = revoke(&by("pcr_another"), &context).await.unwrap_err();
+        assert!(unknown.is::<Usage>() && !unknown.to_string().contains("pcr_"), "{unknown}");
+
+        assert_eq!(revoke(&by(token), &context).await.unwrap(), "grant g_login of user:alice revoked");
     }
 
     #[tokio::test]

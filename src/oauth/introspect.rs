@@ -9,11 +9,11 @@ use super::client_authentication::authenticate;
 use super::error::{OAuthError, no_store};
 use super::post::Post;
 use super::token::is_subject_current;
-use super::{Shared, document, record, refresh_token};
+use super::{Shared, document, record};
 use crate::audit::sha256;
 use crate::identity;
 use crate::snapshot::Snapshot;
-use crate::store::{Grant, Subject};
+use crate::store::{Grant, REFRESH_TOKEN, Subject};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -35,13 +35,13 @@ pub(super) async fn post(State(shared): State<Shared>, post: Result<Post, OAuthE
 
 async fn introspect(shared: &Shared, post: &Post) -> Result<Value, OAuthError> {
     let client = authenticate(shared, &post.headers, &post.form).await?;
-    if matches!(client.authentication, Authentication::Public) {
+    if !has_shown(&client, post) {
         let why = "only a client that shows who it is may ask";
         return Err(OAuthError::invalid_client(why));
     }
     let token = post.form.get("token").ok_or(OAuthError::invalid_request("token is missing"))?;
     let snapshot = shared.snapshots.load_full();
-    let active = if token.starts_with(refresh_token::PREFIX) {
+    let active = if token.starts_with(REFRESH_TOKEN) {
         of_refresh_token(shared, &snapshot, &client, token).await?
     } else {
         of_access_token(shared, &snapshot, &client, token).await?
@@ -50,6 +50,15 @@ async fn introspect(shared: &Shared, post: &Post) -> Result<Value, OAuthError> {
     //# If the introspection call is properly authorized but the token is not active, […] the authorization server MUST
     //# return an introspection response with the "active" field set to "false".
     Ok(active.unwrap_or_else(|| json!({ "active": false })))
+}
+
+/// Whether the client has shown who it is; one whose document lists `none` as well may have come without.
+fn has_shown(client: &Client, post: &Post) -> bool {
+    match &client.authentication {
+        Authentication::Public => false,
+        Authentication::Keys { or_none, .. } => !or_none || post.form.has("client_assertion"),
+        Authentication::Secret(_) => true,
+    }
 }
 
 async fn of_access_token(

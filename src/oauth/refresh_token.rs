@@ -14,20 +14,17 @@ use crate::audit::{Kind, sha256};
 use crate::id;
 use crate::secret::Secret;
 use crate::snapshot::Snapshot;
-use crate::store::{Grant, NewRefreshToken, RefreshToken, Rotated, Rotation};
+use crate::store::{Grant, NewRefreshToken, REFRESH_TOKEN, RefreshToken, Rotated, Rotation};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use std::time::Duration;
-
-/// How refresh tokens begin, so that a scanner finds one that was published by mistake.
-pub(super) const PREFIX: &str = "pcr_";
 
 /// Who revoked a grant whose person is gone or has another password, for people.
 const PERSON_CHANGED: &str = "change of person or password";
 
 /// A new refresh token: the prefix and 256 bits in base64url.
 pub(super) fn generate() -> Secret<String> {
-    Secret::new(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(id::random_bytes::<32>())))
+    Secret::new(format!("{REFRESH_TOKEN}{}", URL_SAFE_NO_PAD.encode(id::random_bytes::<32>())))
 }
 
 /// Tokens for the refresh token in this request.

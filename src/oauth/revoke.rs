@@ -7,10 +7,10 @@ use super::client::Client;
 use super::client_authentication::authenticate;
 use super::error::{OAuthError, no_store};
 use super::post::Post;
-use super::{Shared, record, refresh_token};
+use super::{Shared, record};
 use crate::audit::{Kind, sha256};
 use crate::identity;
-use crate::store::{Grant, Revocation, Subject};
+use crate::store::{Grant, REFRESH_TOKEN, Revocation, Subject};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -52,7 +52,7 @@ fn is_of(grant: &Grant, client: &Client) -> bool {
 
 /// The grant of an access or refresh token of ours, be it expired or used up: who has had it may end the grant.
 async fn grant_of(shared: &Shared, token: &str) -> Result<Option<Grant>, OAuthError> {
-    if token.starts_with(refresh_token::PREFIX) {
+    if token.starts_with(REFRESH_TOKEN) {
         let found = shared.store.refresh_token(sha256(token.as_bytes())).await?;
         return Ok(found.map(|found| found.grant));
     }

@@ -23,7 +23,9 @@ pub use code::{Code, MAX_WRONG_TRIES, Redeemed, Redemption};
 pub use grant::{Grant, LOGIN, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, NotASubject, Revoked, Subject};
 pub(crate) use grant::{is_client_id, is_user_name};
 pub use login::{Attempt, LoginState};
-pub use refresh::{MAX_USED_TOKENS_OF_ONE_GRANT, NewRefreshToken, RETRY_WINDOW_MS, RefreshToken, Rotated, Rotation};
+pub use refresh::{
+    MAX_USED_TOKENS_OF_ONE_GRANT, NewRefreshToken, REFRESH_TOKEN, RETRY_WINDOW_MS, RefreshToken, Rotated, Rotation,
+};
 
 use std::path::{Path, PathBuf};
 

@@ -7,6 +7,9 @@
 
 use super::{Backend, Error, Grant, Store};
 
+/// How refresh tokens begin, so that a scanner finds one that was published by mistake.
+pub const REFRESH_TOKEN: &str = "pcr_";
+
 /// How long after its use a token still gives its successor again.
 pub const RETRY_WINDOW_MS: i64 = 30 * 1_000;
 

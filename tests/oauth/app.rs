@@ -18,7 +18,7 @@ pub(super) const SECRET: &str = "secret-of-a-client-of-the-tests-0123456789abcde
 
 /// `app` and `other` are public. `checker` is a machine of alice's for route `up` that people can log in with, too, `stranger`
 /// one for no route that is there but its own.
-pub(super) fn identity() -> String {
+fn identity() -> String {
     let hash: String = digest(&SHA256, SECRET.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let machine = |id: &str, routes: &str| {
         format!(
@@ -36,7 +36,12 @@ pub(super) fn identity() -> String {
 
 /// A gateway with those clients and these further top-level keys, in front of a recorder as `up`; `two` is behind nothing.
 pub(super) fn configuration(url: &str, top: &str) -> String {
-    let up = in_front_of(url, RULES);
+    with_rules(url, top, RULES)
+}
+
+/// The same with these rules (the list under `policy.rules`).
+pub(super) fn with_rules(url: &str, top: &str, rules: &str) -> String {
+    let up = in_front_of(url, rules);
     let two = "upstreams:\n  two: { http: { url: \"http://127.0.0.1:9/mcp\" } }\n";
     format!("{top}\n{}\n{}", up.replace("upstreams:\n", two), identity())
 }

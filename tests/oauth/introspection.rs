@@ -4,7 +4,7 @@ use super::app::{Codes, SECRET, app, gate, of};
 use crate::support::gate::Gate;
 use crate::support::gateway::Gateway;
 use crate::support::http::{Request, Response};
-use crate::support::oauth::{Client, Tokens, post_form, token};
+use crate::support::oauth::{CALLBACK, Client, Tokens, post_form, token};
 use serde_json::{Value, json};
 
 fn introspect(gateway: &Gateway, client: &Client, token: &str) -> Response {
@@ -75,6 +75,24 @@ fn as_76_a_client_is_told_about_its_own_tokens_and_not_when_they_are_over() {
 }
 
 #[test]
+fn as_76_a_client_that_registered_itself_with_a_secret_is_told_about_its_own_tokens_only() {
+    let Gate { gateway, .. } = gate("");
+    let about = json!({
+        "redirect_uris": [CALLBACK],
+        "token_endpoint_auth_method": "client_secret_post",
+        "grant_types": ["authorization_code", "refresh_token"],
+    });
+    let client = Client::register_as(&gateway, &about);
+    let own = client.log_in(&gateway, "alice", "up");
+    let anothers = app().log_in(&gateway, "alice", "up");
+
+    assert_eq!(told(&gateway, &client, &own.access)["active"], json!(true));
+    assert_eq!(told(&gateway, &client, &own.refresh.unwrap())["active"], json!(true));
+    assert_eq!(told(&gateway, &client, &anothers.access), inactive());
+    assert_eq!(told(&gateway, &client, &anothers.refresh.unwrap()), inactive());
+}
+
+#[test]
 fn as_76_what_is_no_token_of_ours_is_not_active_and_nothing_more_is_said() {
     let Gate { gateway, .. } = gate("");
     let access = Codes::of(&gateway, &format!("http://{}", gateway.agent)).log_in(&gateway).access;
@@ -104,12 +122,6 @@ fn as_76_nobody_else_may_ask() {
         let refused = introspect(&gateway, &stranger, &access);
         assert_eq!((refused.status, refused.json()["error"].as_str()), (401, Some("invalid_client")), "{stranger:?}");
     }
-    // One that registered itself with a secret is nobody's choice either.
-    let about =
-        json!({ "redirect_uris": ["http://127.0.0.1:1/cb"], "token_endpoint_auth_method": "client_secret_post" });
-    let registered = Client::register_as(&gateway, &about);
-    assert!(registered.secret.is_some());
-    assert_eq!(introspect(&gateway, &registered, &access).status, 401);
     // A bearer token is no credential here.
     let bearer = Request::post("/introspect").header("Content-Type", "application/x-www-form-urlencoded");
     assert_eq!(bearer.bearer(&access).body(format!("token={access}")).send(gateway.agent).status / 100, 4);

@@ -1,10 +1,10 @@
 //! `/token`, after a login through the browser: what the tokens are good for, and what a code is not.
 
-use super::app::{SECRET, app, gate, of};
+use super::app::{SECRET, app, gate, of, with_rules};
 use crate::support::PATIENCE;
 use crate::support::canary::{Canary, texts};
 use crate::support::gate::{Gate, call, eventually};
-use crate::support::gateway::{Gateway, in_front_of};
+use crate::support::gateway::Gateway;
 use crate::support::http::{Request, Response};
 use crate::support::oauth::{Tokens, form_request, status_with, token};
 use serde_json::json;
@@ -47,7 +47,7 @@ fn granted(gateway: &Gateway, scope: Option<&str>) -> (String, bool) {
 #[test]
 fn b08_no_scope_an_empty_one_and_habits_get_what_can_be_granted_and_a_refresh_token() {
     let rules = "- { name: read, tools: [\"up/*\"], who: { scopes: [\"mcp:read\"] }, allow: {} }";
-    let gate = Gate::with(|url| format!("{}\n{}", in_front_of(url, rules), super::app::identity()));
+    let gate = Gate::with(|url| with_rules(url, "", rules));
     let gateway = &gate.gateway;
     let metadata = Request::get("/.well-known/oauth-authorization-server").send(gateway.agent).json();
     assert_eq!(metadata["scopes_supported"], json!(["mcp", "mcp:read"]));
@@ -63,7 +63,7 @@ fn b10_a_client_that_asks_for_exactly_what_the_challenge_says_gets_on() {
     let rules = r#"
 - { name: read, tools: ["up/echo"], who: { scopes: ["mcp:read"] }, allow: {} }
 - { name: write, tools: ["up/add"], who: { scopes: ["mcp:write"] }, allow: {} }"#;
-    let gate = Gate::with(|url| format!("{}\n{}", in_front_of(url, rules), super::app::identity()));
+    let gate = Gate::with(|url| with_rules(url, "", rules));
     let gateway = &gate.gateway;
     let log_in = |scope: &str| {
         let asked = app().ask(gateway, "up").with("scope", scope);

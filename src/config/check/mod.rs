@@ -8,6 +8,7 @@ mod issuers;
 mod limits;
 mod listeners;
 mod names;
+mod oauth;
 mod upstreams;
 
 use super::Config;
@@ -31,5 +32,6 @@ pub fn check(config: &Config, known: Known<'_>) -> Vec<Problem> {
     issuers::check(config, &mut problems);
     upstreams::check(config, &mut problems);
     limits::check(config, &mut problems);
+    oauth::check(config, &mut problems);
     problems
 }

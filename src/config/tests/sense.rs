@@ -342,6 +342,12 @@ limits: { tokens: 0 }
 
 timeouts: { head: 0s }
 => error: zero leaves no time at all for `head` (gateway.yaml:1:19)
+
+oauth: { idle: 999ms }
+=> error: `999ms` is not at least `1s` (gateway.yaml:1:16)
+
+oauth: { access_token: 25h }
+=> error: `25h` is more than `1d` (gateway.yaml:1:24)
 "#;
 
 /// Each block of `table` ends with the one thing that is said of it.
