@@ -10,6 +10,9 @@ use url::Url;
 /// In bytes. The longest that clients are known to use have about a hundred.
 const LONGEST: usize = 512;
 
+/// What a domain name that was turned round begins with, beside the two letters of a country.
+const TOP_LEVEL_DOMAINS: &[&str] = &["app", "biz", "cloud", "com", "dev", "edu", "gov", "info", "net", "org", "tech"];
+
 /// Schemes of programs on a desktop that are not of the form `com.example.app` (RFC 8252 §7.1) and are in use all the
 /// same. A scheme proves nothing of who has it; each of these is at least taken by a known program.
 const KNOWN_SCHEMES: &[&str] = &[
@@ -60,7 +63,14 @@ pub enum Unfit {
         "has a scheme that is not allowed: https, http to this machine, a reversed domain name, or that of a known program"
     )]
     Scheme,
+    /// A query with a parameter that our answer has.
+    #[error("has code, state, iss or error in its query, which the answer brings")]
+    Answer,
 }
+
+/// What an answer brings (RFC 6749 §4.1.2, RFC 9207 §2). A second one of a client's own choice would be read instead of ours
+/// by whoever takes the first.
+const ANSWER: &[&str] = &["code", "state", "iss", "error", "error_description", "error_uri"];
 
 /// A URI, taken apart. Nothing is decoded or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,11 +103,14 @@ pub fn check(uri: &str) -> Result<(), Unfit> {
         return Err(Unfit::Malformed);
     }
     let parts = Parts::of(uri)?;
+    if parts.has_answer_in_query() {
+        return Err(Unfit::Answer);
+    }
     match parts.scheme {
         "https" => parts.check_host(uri),
         "http" if is_loopback_host(parts.host) => parts.check_host(uri),
         "http" => Err(Unfit::Http),
-        scheme => check_private_scheme(scheme),
+        scheme => check_private_scheme(scheme, uri.get(scheme.len() + 1..).unwrap_or_default()),
     }
 }
 
@@ -132,6 +145,11 @@ pub fn is_loopback(uri: &str) -> bool {
 // === impl Parts ===
 
 impl Parts<'_> {
+    fn has_answer_in_query(&self) -> bool {
+        let query = self.rest.split_once('?').map_or("", |(_, query)| query);
+        url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| ANSWER.contains(&&*name))
+    }
+
     fn of(uri: &str) -> Result<Parts<'_>, Unfit> {
         let (scheme, after) = uri.split_once(':').ok_or(Unfit::Malformed)?;
         let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())
@@ -182,10 +200,14 @@ fn is_loopback_host(host: &str) -> bool {
 }
 
 /// RFC 8252 §7.1: a domain name that its owner has turned round; or one of those in use.
-fn check_private_scheme(scheme: &str) -> Result<(), Unfit> {
-    let labels = scheme.split('.').count();
-    let is_domain = labels >= 2 && scheme.split('.').all(|label| !label.is_empty());
-    if is_domain || KNOWN_SCHEMES.contains(&scheme) { Ok(()) } else { Err(Unfit::Scheme) }
+/// One that is not turned round would be read as a host by people, who see it on the page.
+fn check_private_scheme(scheme: &str, rest: &str) -> Result<(), Unfit> {
+    let mut labels = scheme.split('.');
+    let first = labels.next().unwrap_or_default();
+    let is_top = first.len() == 2 || TOP_LEVEL_DOMAINS.contains(&first);
+    let is_domain = is_top && scheme.contains('.') && labels.all(|label| !label.is_empty());
+    let is_path = rest.starts_with('/');
+    if KNOWN_SCHEMES.contains(&scheme) || (is_domain && is_path) { Ok(()) } else { Err(Unfit::Scheme) }
 }
 
 #[cfg(test)]
@@ -339,6 +361,32 @@ mod tests {
             ("com.example.app://x/cb", "com.example.app://x:1/cb"),
         ] {
             assert!(!matches(registered, asked), "{registered} {asked}");
+        }
+    }
+
+    /// What people would read as a host, and what the client would read twice.
+    #[test]
+    fn a_scheme_is_a_domain_turned_round_and_a_query_has_nothing_of_the_answer() {
+        for uri in
+            ["com.example.app:/cb", "com.example.app://x/cb", "ch.example:/", "https://a.example/cb?codes=1&x=state"]
+        {
+            assert_eq!(check(uri), Ok(()), "{uri}");
+        }
+        for uri in [
+            "www.google.com:80/",
+            "www.google.com:/",
+            "claude.ai:443/cb",
+            "localhost.evil:8080/cb",
+            "x-apple.systempreferences:com.apple",
+            "com.example.app:cb",
+            "com.example.app:8080/cb",
+        ] {
+            assert_eq!(check(uri), Err(Unfit::Scheme), "{uri}");
+        }
+        for query in
+            ["code=1", "x=1&state=2", "iss=https%3A%2F%2Fa.example", "%65rror=x", "error_description", "error_uri="]
+        {
+            assert_eq!(check(&format!("https://a.example/cb?{query}")), Err(Unfit::Answer), "{query}");
         }
     }
 

@@ -46,13 +46,24 @@ pub async fn answer(
             // A router's error type is `Infallible`.
             router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
         }
-        Err(status) => {
-            let mut response = Response::new(Body::from("the request's body is too large or too slow\n"));
-            *response.status_mut() = status;
-            response
-        }
+        Err(status) => unread(status),
     };
     write(session, response, extra).await
+}
+
+/// The answer where the body was too large or did not come.
+fn unread(status: http::StatusCode) -> Response<Body> {
+    let why = match status {
+        http::StatusCode::PAYLOAD_TOO_LARGE => "the body is too large; at most 64 KiB",
+        _ => "the body did not come in time",
+    };
+    let body = format!(r#"{{"error":"invalid_request","error_description":"{why}"}}"#);
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
+    response
 }
 
 async fn read_body(session: &mut ServerSession) -> pingora::Result<Result<Bytes, http::StatusCode>> {

@@ -190,6 +190,7 @@ fn said_of_redirect_uri(why: Unfit) -> &'static str {
         Unfit::Userinfo => "a redirect URI has a user name or password before its host",
         Unfit::Http => "a redirect URI is plain http to another machine: use https, or http to localhost or 127.0.0.1",
         Unfit::Host => "a redirect URI has no plain host name or address",
+        Unfit::Answer => "a redirect URI has code, state, iss or error in its query, which the answer brings",
         Unfit::Scheme => "a redirect URI has a scheme that is not allowed: use https, or a reversed domain name",
     }
 }

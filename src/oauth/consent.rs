@@ -12,7 +12,7 @@ use super::{Shared, error_pages, record, redirect};
 use crate::pages::{self, Asking};
 use crate::redirect_uri;
 use crate::snapshot::Snapshot;
-use crate::store::{self, Choice, Code, Consent, Flow, Subject};
+use crate::store::{self, Choice, Code, Consent, Decided, Flow, Subject};
 use crate::web::Caller;
 use axum::Extension;
 use axum::body::Bytes;
@@ -140,15 +140,17 @@ pub(super) async fn allow(
     if !snapshot.routes.values().any(|route| route.resource == request.resource) {
         return error_pages::start_again(caller);
     }
-    let decided_at_ms = match decide(shared, caller, logged_in, flow, Choice::Allow).await {
-        Ok(decided_at_ms) => decided_at_ms,
+    let decided = match decide(shared, caller, logged_in, flow, Choice::Allow).await {
+        Ok(decided) => decided,
         Err(page) => return page,
     };
     // The same flow gives the same code: a form that was sent twice does not leave a second one lying around.
     let code = shared.signing.mark(Purpose::Code, flow.as_bytes());
-    match write(shared, snapshot, logged_in, request, client, &code, decided_at_ms).await {
+    match write(shared, snapshot, logged_in, request, client, &code, decided.at_ms).await {
         Ok(()) => {
-            record::consent(shared, snapshot, caller, logged_in, request, Choice::Allow);
+            if !decided.is_repeated {
+                record::consent(shared, snapshot, caller, logged_in, request, Choice::Allow);
+            }
             redirect::to_client(&redirect::succeeded(snapshot, request, &code))
         }
         Err(error) => error_pages::unavailable(caller, &error),
@@ -163,27 +165,28 @@ async fn deny(
     flow: &str,
     request: &Request,
 ) -> Response {
-    if let Err(page) = decide(shared, caller, logged_in, flow, Choice::Deny).await {
-        return page;
+    match decide(shared, caller, logged_in, flow, Choice::Deny).await {
+        Ok(decided) if decided.is_repeated => {}
+        Ok(_) => record::consent(shared, snapshot, caller, logged_in, request, Choice::Deny),
+        Err(page) => return page,
     }
-    record::consent(shared, snapshot, caller, logged_in, request, Choice::Deny);
     // They have just seen where they are sent.
     let error = request.error("access_denied", "the person said no");
     redirect::to_client(&redirect::failed(snapshot, &error))
 }
 
-/// Writes the choice, and gives its time. Another choice than before, or the same one long after, is no answer any more.
+/// Writes the choice. Another choice than before, or the same one long after, is no answer any more.
 async fn decide(
     shared: &Shared,
     caller: &Caller,
     logged_in: &LoggedIn,
     flow: &str,
     choice: Choice,
-) -> Result<i64, Response> {
+) -> Result<Decided, Response> {
     let now_ms = shared.clock.unix_ms();
     let decided = shared.store.decide_flow(flow, logged_in.session.digest, choice, now_ms).await;
     match decided.map_err(|error| error_pages::unavailable(caller, &error))? {
-        Some((counts, at_ms)) if counts == choice && now_ms.saturating_sub(at_ms) < SENT_TWICE_MS => Ok(at_ms),
+        Some(it) if it.choice == choice && now_ms.saturating_sub(it.at_ms) < SENT_TWICE_MS => Ok(it),
         Some(_) => Err(error_pages::answered(caller)),
         None => Err(error_pages::start_again(caller)),
     }

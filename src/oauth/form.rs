@@ -27,18 +27,19 @@ impl Form {
     /// What is not UTF-8 after decoding, or too many parameters.
     pub(super) fn parse(encoded: &[u8]) -> Result<Form, OAuthError> {
         let mut form = Form::default();
-        for (n, (name, value)) in url::form_urlencoded::parse(encoded).enumerate() {
+        for (n, pair) in encoded.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).enumerate() {
             if n >= MAX_PARAMETERS {
                 return Err(OAuthError::invalid_request("there are too many parameters"));
             }
-            // The parser puts this where bytes are no UTF-8.
-            if name.contains(char::REPLACEMENT_CHARACTER) || value.contains(char::REPLACEMENT_CHARACTER) {
+            let mut halves = pair.splitn(2, |byte| *byte == b'=');
+            let mut next = || decoded(halves.next().unwrap_or_default());
+            let (Some(name), Some(value)) = (next(), next()) else {
                 return Err(OAuthError::invalid_request("a parameter is not UTF-8"));
-            }
-            if form.values.contains_key(&*name) {
-                form.repeated.push(name.into_owned());
+            };
+            if form.values.contains_key(&name) {
+                form.repeated.push(name);
             } else {
-                form.values.insert(name.into_owned(), value.into_owned());
+                form.values.insert(name, value);
             }
         }
         Ok(form)
@@ -79,6 +80,27 @@ impl Form {
     }
 }
 
+/// As the URL standard decodes a form, but for bytes that are no UTF-8: it replaces them, and what was sent is lost.
+fn decoded(encoded: &[u8]) -> Option<String> {
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded;
+    while let [first, after @ ..] = rest {
+        let escaped = after.first_chunk().and_then(|digits| hex(*digits)).filter(|_| *first == b'%');
+        bytes.push(match (first, escaped) {
+            (_, Some(byte)) => byte,
+            (b'+', _) => b' ',
+            _ => *first,
+        });
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn hex(digits: [u8; 2]) -> Option<u8> {
+    let [high, low] = digits.map(|digit| char::from(digit).to_digit(16));
+    u8::try_from(high? * 16 + low?).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +112,18 @@ mod tests {
         assert_eq!((form.get("a"), form.get("b"), form.get("c")), (Some("1"), None, Some("x y&")));
         assert!(form.has("b") && !form.has("d"));
         assert!(form.is_repeated("a") && form.has_repeated() && !form.is_repeated("c"));
+    }
+
+    #[test]
+    fn every_byte_is_decoded_as_the_url_standard_has_it() {
+        let text: String = (0..=0x2fff_u32).chain([0xfffd, 0x1f600]).filter_map(char::from_u32).collect();
+        let encoded: String = url::form_urlencoded::byte_serialize(text.as_bytes()).collect();
+        assert_eq!(Form::parse(format!("a={encoded}").as_bytes()).unwrap().get("a"), Some(&*text));
+        for odd in ["%", "%4", "%4g", "%%41", "a%2", "+%2B+", "=%3D=", "%c3%a9"] {
+            let standard = url::form_urlencoded::parse(format!("a={odd}").as_bytes()).next().unwrap().1.into_owned();
+            assert_eq!(Form::parse(format!("a={odd}").as_bytes()).unwrap().get("a"), Some(&*standard), "{odd}");
+        }
+        assert!(Form::parse(b"a=%ff").is_err());
     }
 
     #[test]

@@ -214,7 +214,8 @@ pub(super) async fn log_out(
     let unavailable = |error| error_pages::unavailable(&caller, &error);
     match browser::current(&shared, &snapshot, &headers).await {
         Err(error) => return unavailable(error),
-        Ok(None) => {}
+        // Nor is a cookie touched: a form of another site comes without one, and must not log anybody out.
+        Ok(None) => return error_pages::logged_out(),
         Ok(Some(logged_in)) => {
             if !browser::is_csrf(&shared, &logged_in.session, form.get("csrf")) {
                 return error_pages::start_again(&caller);

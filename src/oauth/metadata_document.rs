@@ -150,8 +150,10 @@ fn failure(url: &Url, why: &fetch::Error) -> Failure {
     use fetch::Error;
     let host = url.host_str().unwrap_or_default();
     match why {
-        // Not which address: what names lead to inside this network is nobody's business.
-        Error::NotPublic(_) => Failure::Unusable(format!("{host} does not lead to a public address")),
+        // Not which address, nor whether there is one: what names there are inside this network is nobody's business.
+        Error::NotPublic(_) | Error::Resolve { .. } => {
+            Failure::Unusable(format!("{host} does not lead to a public address"))
+        }
         Error::Url(_) | Error::Port(_) | Error::TooLarge(_) | Error::Encoded => Failure::Unusable(why.to_string()),
         Error::Status(status) if !status.is_server_error() && status.as_u16() != 429 => {
             Failure::Unusable(why.to_string())

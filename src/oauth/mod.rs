@@ -150,9 +150,7 @@ pub fn router(shared: Shared) -> Router {
         .route(pages::STYLE_PATH, get(|| async { pages::style() }))
         .route(pages::ICON_PATH, get(|| async { pages::icon() }))
         .fallback(|| async { not_found() })
-        .method_not_allowed_fallback(|| async {
-            document(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "method_not_allowed" }))
-        })
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(axum::middleware::from_fn(caller::remember))
         .with_state(shared)
 }
@@ -162,7 +160,8 @@ fn authorization_server(shared: &Shared) -> Router<Shared> {
     Router::new()
         .route("/.well-known/oauth-authorization-server", get(metadata::get))
         .route("/.well-known/openid-configuration", get(metadata::get_openid))
-        .route("/authorize", get(authorize::get))
+        // Not for HEAD, which must change nothing: who consented before is given a code here.
+        .route("/authorize", get(authorize::get).head(method_not_allowed))
         .route("/consent", get(consent::get).post(consent::post))
         .route("/token", post(token::post))
         .route("/register", post(register::post))
@@ -174,6 +173,10 @@ fn authorization_server(shared: &Shared) -> Router<Shared> {
 async fn only_where_served(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     let is_served = shared.snapshots.load().config.identity.authorization_server.is_none();
     if is_served { next.run(request).await } else { not_found() }
+}
+
+async fn method_not_allowed() -> Response {
+    document(StatusCode::METHOD_NOT_ALLOWED, &json!({ "error": "method_not_allowed" }))
 }
 
 fn not_found() -> Response {

@@ -22,7 +22,8 @@ pub(super) struct Request {
     pub(super) client: String,
     /// Where the answer goes, as the client wrote it.
     pub(super) redirect_uri: String,
-    /// What the client wants back.
+    /// What the client wants back. As base64url while it travels: JSON would write a control character with six.
+    #[serde(with = "encoded")]
     pub(super) state: Option<String>,
     /// The resource URL, in our form.
     pub(super) resource: String,
@@ -252,4 +253,23 @@ fn challenge(form: &Form) -> Result<String, &'static str> {
     //# code_challenge = BASE64URL-ENCODE(SHA256(ASCII(code_verifier)))
     let is_digest = challenge.len() == 43 && URL_SAFE_NO_PAD.decode(challenge).is_ok_and(|bytes| bytes.len() == 32);
     if is_digest { Ok(challenge.to_owned()) } else { Err("code_challenge is not a SHA-256 in base64url") }
+}
+
+/// A text as base64url of its bytes.
+mod encoded {
+    use super::URL_SAFE_NO_PAD;
+    use base64::Engine as _;
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(text: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+        text.as_ref().map(|text| URL_SAFE_NO_PAD.encode(text)).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+        let encoded = Option::<String>::deserialize(deserializer)?;
+        let decode = |text: String| {
+            String::from_utf8(URL_SAFE_NO_PAD.decode(text).map_err(D::Error::custom)?).map_err(D::Error::custom)
+        };
+        encoded.map(decode).transpose()
+    }
 }

@@ -40,6 +40,17 @@ pub struct Flow {
     pub decision: Option<(Choice, i64)>,
 }
 
+/// What counts of what a person said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// What.
+    pub choice: Choice,
+    /// When, milliseconds since the Unix epoch.
+    pub at_ms: i64,
+    /// Whether it was said before, and nothing was written.
+    pub is_repeated: bool,
+}
+
 /// What a person says to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
@@ -149,8 +160,8 @@ impl Store {
         }
     }
 
-    /// Writes what the person said, once. Gives what counts, with its time: this, or what they had said before; `None`
-    /// where there is no such request in this session.
+    /// Writes what the person said, once. Gives what counts, with its time, and whether it was written now; `None` where
+    /// there is no such request in this session.
     ///
     /// # Errors
     /// The store's own.
@@ -160,7 +171,7 @@ impl Store {
         session: [u8; 32],
         choice: Choice,
         at_ms: i64,
-    ) -> Result<Option<(Choice, i64)>, Error> {
+    ) -> Result<Option<Decided>, Error> {
         match &self.0 {
             Backend::Sqlite(backend) => backend.decide_flow(id, session, choice, at_ms).await,
         }

@@ -17,7 +17,7 @@ mod sqlite;
 #[cfg(test)]
 pub(crate) mod conformance;
 
-pub use browser::{BrowserSession, Choice, Consent, Flow};
+pub use browser::{BrowserSession, Choice, Consent, Decided, Flow};
 pub use client::{Insertion, MAX_CLIENTS, RegisteredClient, Removal};
 pub use code::{Code, MAX_WRONG_TRIES, Redeemed, Redemption};
 pub use grant::{Grant, LOGIN, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, NotASubject, Revoked, Subject};

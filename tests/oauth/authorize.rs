@@ -286,7 +286,7 @@ fn as_29_the_endpoint_answers_gets_only_and_no_script() {
     let Gate { gateway, .. } = gate("");
     let client = Client::register(&gateway);
     let url = client.ask(&gateway, "up").url();
-    for method in ["POST", "PUT", "DELETE"] {
+    for method in ["POST", "PUT", "DELETE", "HEAD"] {
         assert_eq!(Request::new(method, &url).send(gateway.agent).status, 405, "{method}");
     }
     let foreign = Request::get(&url).header("Origin", "https://evil.test").send(gateway.agent);

@@ -2,7 +2,7 @@
 
 use super::Sqlite;
 use crate::store::browser::{MAX_FLOWS_OF_ONE_SESSION, MAX_SESSIONS_OF_ONE_USER};
-use crate::store::{BrowserSession, Choice, Consent, Error, Flow};
+use crate::store::{BrowserSession, Choice, Consent, Decided, Error, Flow};
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 impl Sqlite {
@@ -93,15 +93,16 @@ impl Sqlite {
         session: [u8; 32],
         choice: Choice,
         at_ms: i64,
-    ) -> Result<Option<(Choice, i64)>, Error> {
+    ) -> Result<Option<Decided>, Error> {
         let id = id.to_owned();
         self.write(move |connection| {
-            connection
+            let n_written = connection
                 .prepare_cached(
                     "UPDATE flows SET decision = ?, decided_at = ? WHERE id = ? AND session = ? AND decision IS NULL",
                 )?
                 .execute((choice.as_str(), at_ms, &id, session))?;
-            Ok(flow(connection, &id)?.filter(|flow| flow.session == session).and_then(|flow| flow.decision))
+            let found = flow(connection, &id)?.filter(|flow| flow.session == session).and_then(|flow| flow.decision);
+            Ok(found.map(|(choice, at_ms)| Decided { choice, at_ms, is_repeated: n_written == 0 }))
         })
         .await
     }
