@@ -92,6 +92,12 @@ impl Desk {
         Desk::new("", &format!("{IDENTITY}  clients:\n{clients}"), files, None)
     }
 
+    /// Where no client is known by a document.
+    #[track_caller]
+    pub(crate) fn open_without_documents() -> Desk {
+        Desk::new("  metadata_documents: { enabled: false }\n", "", &[], None)
+    }
+
     /// For a client that is known by its document.
     #[track_caller]
     pub(crate) fn open_for(document: Document) -> Desk {

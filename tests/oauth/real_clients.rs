@@ -201,6 +201,19 @@ fn codex_logs_in_calls_refreshes_and_logs_in_again_after_a_revocation() {
     }
 }
 
+// As docs/clients/README.md has it for gateways that reach no other host.
+#[test]
+fn codex_registers_by_itself_where_there_are_no_documents() {
+    let desk = Desk::open_without_documents();
+    if let Some(mut codex) = Codex::left_alone(&desk) {
+        codex.log_in();
+
+        assert!(codex.list().iter().any(|tool| tool == "echo"));
+        desk.assert_logged_in(1);
+        assert_eq!(desk.events("client.registered").len(), 1);
+    }
+}
+
 #[test]
 fn codex_whose_person_says_no_gets_no_token() {
     let desk = Desk::open();

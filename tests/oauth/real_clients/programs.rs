@@ -164,14 +164,21 @@ impl RemoteClient {
 pub(super) struct Codex<'a> {
     desk: &'a Desk,
     home: TempDir,
+    registers: bool,
     app: Option<(Dialogue, String)>,
 }
 
 impl<'a> Codex<'a> {
+    /// Told to register: its document is at an address that no test can serve.
     pub(super) fn new(desk: &'a Desk) -> Option<Codex<'a>> {
         Tool::Codex.command()?;
         let home = TempDir::new().expect("a temporary folder");
-        Some(Codex { desk, home, app: None })
+        Some(Codex { desk, home, registers: true, app: None })
+    }
+
+    /// Left to make itself known as it likes.
+    pub(super) fn left_alone(desk: &'a Desk) -> Option<Codex<'a>> {
+        Codex::new(desk).map(|codex| Codex { registers: false, ..codex })
     }
 
     fn command(&self) -> Command {
@@ -185,8 +192,9 @@ impl<'a> Codex<'a> {
     pub(super) fn run(&self, arguments: &[&str]) -> Finished {
         let mut command = self.command();
         command.args(arguments);
-        // Its document is at an address that no test can serve.
-        command.args(["--oauth-client-registration", "dcr"]);
+        if self.registers {
+            command.args(["--oauth-client-registration", "dcr"]);
+        }
         process::run(&mut command, b"")
     }
 
