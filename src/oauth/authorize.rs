@@ -23,8 +23,8 @@ pub(super) async fn get(
     RawQuery(query): RawQuery,
 ) -> Response {
     let snapshot = shared.snapshots.load_full();
-    if !shared.pace.admit(caller.address, shared.clock.unix_ms()) {
-        return error_pages::too_many(&caller);
+    if let Err(wait) = shared.beginnings.take(caller.address) {
+        return error_pages::too_many(&caller, wait);
     }
     let logged_in = match browser::current(&shared, &snapshot, &headers).await {
         Ok(logged_in) => logged_in,

@@ -8,6 +8,7 @@ use crate::store;
 use crate::web::Caller;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use std::time::Duration;
 
 const GO_BACK: &str = "Go back to the app you came from and connect again.";
 
@@ -61,10 +62,10 @@ pub(super) fn answered(caller: &Caller) -> Response {
 }
 
 /// Too much from one address.
-pub(super) fn too_many(caller: &Caller) -> Response {
+pub(super) fn too_many(caller: &Caller, wait: Duration) -> Response {
     let text = "Too many requests came from your address. Wait a minute, then try again.";
     let mut response = error(caller, StatusCode::TOO_MANY_REQUESTS, "Too many requests", &[text], Vec::new());
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait.as_secs() + 1));
     response
 }
 

@@ -23,7 +23,6 @@ mod jwks;
 mod login;
 mod metadata;
 mod metadata_document;
-mod pace;
 mod post;
 mod protected_resource;
 mod record;
@@ -58,12 +57,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use browser::link as browser_link;
 pub use signing::Signing;
 
+use budget::{Budget, Rate};
 use metadata_document::Documents;
-use pace::Pace;
 use register::Registrations;
 use setup::Setup;
 
@@ -99,9 +99,9 @@ pub struct Shared {
     registrations: Arc<Registrations>,
     signing: Arc<Signing>,
     /// How fast one address may begin to log in.
-    pace: Arc<Pace>,
+    beginnings: Arc<Budget>,
     /// How fast one address may try passwords.
-    logins: Arc<Pace>,
+    logins: Arc<Budget>,
     /// The link for the first person, where there is nobody yet.
     setup: Option<Arc<Setup>>,
 }
@@ -123,8 +123,8 @@ impl Shared {
             documents: Arc::new(Documents::new(given.fetcher)),
             registrations: Arc::default(),
             signing: Arc::new(given.signing),
-            pace: Arc::new(Pace::new(60, 60)),
-            logins: Arc::new(Pace::new(20, 20)),
+            beginnings: Arc::new(Budget::of_each(Rate { burst: 60, every: Duration::from_secs(1) })),
+            logins: Arc::new(Budget::of_each(Rate { burst: 20, every: Duration::from_secs(3) })),
             setup: setup.map(|(setup, _)| Arc::new(setup)),
         };
         (shared, link.map(Secret::new))

@@ -116,7 +116,7 @@ pub(super) async fn post(
         Err(error) => return error_pages::malformed(&caller, error.description),
     };
     let link = form.get("link").unwrap_or_default();
-    if !is_open(&shared, &snapshot, link) || !shared.logins.admit(caller.address, shared.clock.unix_ms()) {
+    if !is_open(&shared, &snapshot, link) || shared.logins.take(caller.address).is_err() {
         return closed(&caller);
     }
     let name = form.get("username").unwrap_or_default();

@@ -80,6 +80,12 @@ impl Scene {
         assert_eq!(seen.heading, "Test App asks to use up", "no login page comes: {seen:?}");
     }
 
+    /// The gateway's store, from the side: for what no page says and no clock brings.
+    #[track_caller]
+    fn store(&self) -> rusqlite::Connection {
+        rusqlite::Connection::open(self.gateway.path("data/portcullis.db")).expect("the store is there")
+    }
+
     /// What the app was told, each time.
     fn told(&self) -> Vec<String> {
         let requests = self.app.requests();
@@ -234,8 +240,7 @@ fn a_question_that_waited_too_long_is_not_answered() {
         return;
     };
     scene.to_consent(&window, "alice");
-    let database = rusqlite::Connection::open(scene.gateway.path("data/portcullis.db")).expect("the store is there");
-    let n = database.execute("UPDATE flows SET created_at = created_at - 600000", ()).expect("the table is there");
+    let n = scene.store().execute("UPDATE flows SET created_at = created_at - 600000", ()).expect("the table is there");
     assert_eq!(n, 1, "the one question is as old as can be");
 
     let refused = window.press("Allow");
@@ -287,6 +292,8 @@ fn a_form_sent_twice_gives_one_code_and_the_app_can_use_it() {
     let told = scene.told();
     let codes: Vec<_> = told.iter().map(|told| parameter(told, "code").expect("a code")).collect();
     assert!(codes.iter().all(|code| *code == codes[0]), "one code: {told:?}");
+    let n_codes: i64 = scene.store().query_row("SELECT count(*) FROM codes", (), |row| row.get(0)).expect("a count");
+    assert_eq!(n_codes, 1, "none lies around");
     let tokens = scene.redeemed(&told[0]);
     assert_eq!(status_with(&scene.gateway, &tokens.access), 200);
 }

@@ -3,6 +3,7 @@
 mod app;
 mod authorize;
 mod browser;
+mod canary;
 mod conformance;
 mod consent;
 mod desk;
