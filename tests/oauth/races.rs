@@ -7,8 +7,10 @@ use crate::support::gateway::{Gateway, Launch};
 use crate::support::http::{Connection, Response};
 use crate::support::oauth::{Tokens, form_request, status_with, token};
 use crate::support::recorder::Recorder;
+use crate::support::wait_for;
 use std::collections::BTreeSet;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Processes of one client that refresh at the same moment.
@@ -130,7 +132,8 @@ fn clients_go_on_after_a_crash_in_the_middle_of_their_refreshes() {
         let codes = Codes::of(&gateway, NAME);
         let clients: Vec<String> = (0..20).map(|_| codes.log_in(&gateway).refresh.unwrap()).collect();
 
-        gateway = crash_among(gateway, &clients);
+        // Sometimes early, sometimes late among them.
+        gateway = crash_among(gateway, &clients, 1 + round * 7 % 19);
 
         // None of them knows whether its token was used up, and each comes with it once more.
         for refresh in &clients {
@@ -141,21 +144,23 @@ fn clients_go_on_after_a_crash_in_the_middle_of_their_refreshes() {
     }
 }
 
-/// Lets each client refresh, kills the gateway among them, and starts it again.
-fn crash_among(gateway: Gateway, clients: &[String]) -> Gateway {
-    let barrier = Barrier::new(clients.len() + 1);
+/// Lets each client refresh, kills the gateway when so many of them have their answer, and starts it again.
+fn crash_among(gateway: Gateway, clients: &[String], n_answered: usize) -> Gateway {
+    let (barrier, answered) = (Barrier::new(clients.len()), AtomicUsize::new(0));
     thread::scope(|scope| {
         for refresh in clients {
-            let (barrier, address) = (&barrier, gateway.agent);
+            let (barrier, answered, address) = (&barrier, &answered, gateway.agent);
             scope.spawn(move || {
                 let mut connection = Connection::open(address);
                 let request = form_request("/token", &app().refresh(refresh)).to_bytes(&address.to_string());
                 barrier.wait();
                 // Answered or not: the crash decides.
-                drop(connection.try_send(&request).and_then(|()| connection.try_response()));
+                if connection.try_send(&request).and_then(|()| connection.try_response()).is_ok() {
+                    answered.fetch_add(1, Ordering::SeqCst);
+                }
             });
         }
-        barrier.wait();
+        wait_for("some answers", || answered.load(Ordering::SeqCst) >= n_answered);
         gateway.crash_and_restart()
     })
 }

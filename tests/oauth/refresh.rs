@@ -4,7 +4,7 @@ use super::app::{Codes, app, configuration, gate, of};
 use crate::support::PATIENCE;
 use crate::support::gate::{Gate, eventually};
 use crate::support::gateway::{Gateway, IDENTITY, Launch};
-use crate::support::oauth::{Tokens, status_with, token};
+use crate::support::oauth::{Client, Tokens, status_with, token};
 use crate::support::recorder::Recorder;
 
 fn codes(gateway: &Gateway) -> Codes {
@@ -118,4 +118,17 @@ fn as_68_a_client_that_is_taken_out_of_the_configuration_is_unknown() {
     let refused = token(gateway, &app().refresh(&refresh));
 
     assert_eq!((refused.status, refused.json()["error"].as_str()), (401, Some("invalid_client")));
+}
+
+#[test]
+fn a_client_that_registered_itself_counts_as_used_when_it_gets_tokens() {
+    let Gate { gateway, .. } = gate("");
+    let (used, unused) = (Client::register(&gateway), Client::register(&gateway));
+    used.log_in(&gateway, "alice", "up");
+
+    let listed = gateway.cli(&["clients", "list"]).success().stdout;
+
+    let says = |id: &str, what: &str| listed.lines().any(|line| line.starts_with(id) && line.contains(what));
+    assert!(says(&used.id, "\tused 2"), "{listed}");
+    assert!(says(&unused.id, "\tnever used"), "{listed}");
 }
