@@ -208,6 +208,7 @@ fn listener_tls(loaded: &config::Loaded) -> Option<Problem> {
 }
 
 /// The certificates of `oauth.metadata_documents.ca`.
+#[expect(clippy::result_large_err, reason = "built once a start or reload, and the problem is shown whole")]
 fn document_authorities(loaded: &config::Loaded) -> Result<Option<Authorities>, Problem> {
     let Some(file) = &loaded.config.oauth.metadata_documents.ca else {
         return Ok(None);

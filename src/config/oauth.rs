@@ -28,8 +28,8 @@ pub enum Registration {
     /// Anybody may, at a limited pace. A registered client can do nothing until a person consents.
     #[default]
     Open,
-    /// Nobody may.
-    Off,
+    /// Nobody may. (`off` is a truth value in YAML.)
+    Closed,
 }
 
 /// Which metadata documents are fetched, and how. A URL that a stranger names is fetched over HTTPS from a public address,

@@ -193,6 +193,7 @@ mod tests {
             (json!({ "kid": null }), json!({})),
             (json!({}), json!({ "aud": [ISSUER] })),
             (json!({}), json!({ "exp": NOW + 600, "nbf": NOW })),
+            (json!({}), json!({ "iat": null })),
             (json!({}), json!({ "iat": NOW + 30, "exp": NOW + 90 })),
             (json!({}), json!({ "iat": NOW - 500, "exp": NOW + 1 })),
         ] {
@@ -231,7 +232,6 @@ mod tests {
             (json!({}), json!({ "exp": (NOW + 60).to_string() })),
             (json!({}), json!({ "exp": NOW + 601 })),
             (json!({}), json!({ "iat": NOW + 31 })),
-            (json!({}), json!({ "iat": null })),
             (json!({}), json!({ "nbf": NOW + 31 })),
             (json!({}), json!({ "iat": NOW - 541 })),
             (json!({}), json!({ "jti": null })),

@@ -96,6 +96,7 @@ pub fn ownerless(config: &config::Config, users: &Users) -> Vec<Problem> {
 // === impl ConfiguredClient ===
 
 impl ConfiguredClient {
+    #[expect(clippy::result_large_err, reason = "built once a start or reload, and the problem is shown whole")]
     fn build(client: &config::Client, loaded: &config::Loaded, path: &Path) -> Result<Self, Problem> {
         let secret = match &client.secret_hash {
             None => None,

@@ -6,6 +6,7 @@
 use super::error::OAuthError;
 use axum::http::{HeaderMap, header};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// More parameters than any flow has.
 const MAX_PARAMETERS: usize = 64;
@@ -36,10 +37,9 @@ impl Form {
             let (Some(name), Some(value)) = (next(), next()) else {
                 return Err(OAuthError::invalid_request("a parameter is not UTF-8"));
             };
-            if form.values.contains_key(&name) {
-                form.repeated.push(name);
-            } else {
-                form.values.insert(name, value);
+            match form.values.entry(name) {
+                Entry::Occupied(first) => form.repeated.push(first.key().clone()),
+                Entry::Vacant(place) => _ = place.insert(value),
             }
         }
         Ok(form)

@@ -53,5 +53,6 @@ fn url(snapshot: &Snapshot, redirect_uri: &str, state: Option<&str>, more: &[(&s
         Some((_, "")) => "",
         Some(_) => "&",
     };
-    format!("{redirect_uri}{joint}{}", query.finish())
+    // `+` is a space in forms only; in a URI's query not every client takes it for one.
+    format!("{redirect_uri}{joint}{}", query.finish().replace('+', "%20"))
 }

@@ -80,7 +80,8 @@ pub(super) fn issue(
     refresh: Option<Secret<String>>,
 ) -> Result<Tokens, OAuthError> {
     let now = shared.clock.unix_seconds();
-    let claims = Claims { scopes, ..Claims::of(grant, now, now.saturating_add(access_token_s(snapshot))) };
+    let life_s = access_token_s(snapshot);
+    let claims = Claims { scopes, ..Claims::of(grant, now, now.saturating_add(life_s).saturating_add(ON_THE_WAY_S)) };
     let failed =
         || OAuthError::new(ErrorCode::TemporarilyUnavailable, "this server cannot sign a token now; try again");
     let access = identity::issue(&shared.keys, &claims).map_err(|error| {
@@ -92,11 +93,15 @@ pub(super) fn issue(
     }
     Ok(Tokens {
         access: Secret::new(access),
-        expires_in: claims.expires_at.saturating_sub(now),
+        expires_in: claims.expires_at.saturating_sub(now).min(life_s),
         scopes: claims.scopes,
         refresh,
     })
 }
+
+/// A client counts from when the answer reached it, and several of them log in anew where a token is refused a moment before
+/// its time. So it lives this much longer than it is said to, in seconds.
+const ON_THE_WAY_S: i64 = 3;
 
 /// How long an access token lives, in seconds.
 pub(super) fn access_token_s(snapshot: &Snapshot) -> i64 {

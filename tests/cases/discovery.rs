@@ -143,13 +143,18 @@ fn well_known_paths_are_documents_or_404_and_never_html_or_a_challenge() {
     let recorder = Recorder::start();
     let gateway = settled(&recorder, EVERYTHING);
     let mark = recorder.mark();
-    let served = ["oauth-protected-resource", "oauth-protected-resource/mcp/up"];
+    let served = [
+        "oauth-protected-resource",
+        "oauth-protected-resource/mcp/up",
+        "oauth-authorization-server",
+        "openid-configuration",
+    ];
     let not_served = [
         "oauth-protected-resource/mcp",
         "oauth-protected-resource/nope",
         "oauth-protected-resource/mcp/nope",
         "oauth-protected-resource/mcp/up/x",
-        "openid-configuration",
+        "oauth-authorization-server/mcp/up",
         "openid-configuration/mcp/up",
         "nope",
         "",

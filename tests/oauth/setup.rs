@@ -15,7 +15,7 @@ fn new_gateway() -> (Gateway, Recorder, String) {
     let gateway = Gateway::start(&format!("identity: {{}}\n{}", in_front_of(&recorder.url(), RULES)));
     gateway.wait_for_log("/setup?link=");
     let log = gateway.log();
-    let link = log.split_whitespace().find(|word| word.contains("/setup?link=")).unwrap();
+    let link = log.split_whitespace().find(|word| word.contains("/setup?link=")).expect("it is printed");
     let path =
         link.strip_prefix(&format!("http://{}", gateway.agent)).expect("it begins with the public URL").to_owned();
     (gateway, recorder, path)
