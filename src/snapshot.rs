@@ -106,7 +106,7 @@ impl Snapshot {
         let issuers = Issuers::build(loaded, around.previous.map(|snapshot| &*snapshot.issuers));
         let issuers = issuers.map_err(|more| found.extend(more)).ok();
         let clients = Clients::build(loaded).map_err(|more| found.extend(more)).ok();
-        let document_authorities = document_authorities(loaded).map_err(|problem| found.push(problem)).ok();
+        let document_authorities = document_authorities(loaded).map_err(|problem| found.push(*problem)).ok();
         // While it runs, the listener has its own eye on them, and a renewal under way is no fault of this file.
         if around.previous.is_none() {
             found.extend(listener_tls(loaded));
@@ -198,13 +198,13 @@ fn listener_tls(loaded: &config::Loaded) -> Option<Problem> {
 }
 
 /// The certificates of `oauth.metadata_documents.ca`.
-fn document_authorities(loaded: &config::Loaded) -> Result<Option<Authorities>, Problem> {
+fn document_authorities(loaded: &config::Loaded) -> Result<Option<Authorities>, Box<Problem>> {
     let Some(file) = &loaded.config.oauth.metadata_documents.ca else {
         return Ok(None);
     };
     let at = Path::root().key("oauth").key("metadata_documents").key("ca");
     let read = std::fs::read(loaded.resolve(file)).map_err(|why| format!("cannot read {}: {why}", file.display()));
-    read.and_then(|pem| Authorities::of_pem(&pem)).map(Some).map_err(|why| Problem::new(at, why))
+    read.and_then(|pem| Authorities::of_pem(&pem)).map(Some).map_err(|why| Box::new(Problem::new(at, why)))
 }
 
 fn user_problem(why: &impl std::fmt::Display) -> Problem {

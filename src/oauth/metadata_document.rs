@@ -129,7 +129,8 @@ impl Documents {
         self.budget.take(caller::address()).map_err(wait)?;
         let authorities = snapshot.document_authorities.as_ref();
         let get = Get { url, authorities, reach, limit: LIMIT, max_bytes };
-        let document = self.fetcher.document(&get).await.map_err(|why| failure(url, &why))?;
+        // Most of what a fetch is made of; on the heap, no request that causes none pays for it.
+        let document = Box::pin(self.fetcher.document(&get)).await.map_err(|why| failure(url, &why))?;
         let is_json = document.content_type == "application/json"
             || (document.content_type.starts_with("application/") && document.content_type.ends_with("+json"));
         if is_json { Ok(document) } else { Err(Failure::Unusable("its content type is not JSON".to_owned())) }
