@@ -11,9 +11,6 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The scope that every token of ours may carry; of a token for which nobody asked more, the only one.
-pub const BASE_SCOPE: &str = "mcp";
-
 /// Everything a request needs to know of the configuration.
 pub struct Snapshot {
     /// What was written.
@@ -109,7 +106,7 @@ impl Snapshot {
         let issuers = Issuers::build(loaded, around.previous.map(|snapshot| &*snapshot.issuers));
         let issuers = issuers.map_err(|more| found.extend(more)).ok();
         let clients = Clients::build(loaded).map_err(|more| found.extend(more)).ok();
-        let document_authorities = document_authorities(loaded).map_err(|problem| found.push(problem)).ok();
+        let document_authorities = document_authorities(loaded).map_err(|problem| found.push(*problem)).ok();
         // While it runs, the listener has its own eye on them, and a renewal under way is no fault of this file.
         if around.previous.is_none() {
             found.extend(listener_tls(loaded));
@@ -149,13 +146,6 @@ impl Snapshot {
     /// The groups of a user; none for someone who is not known here.
     pub fn groups_of(&self, user: &str) -> Vec<String> {
         groups_of(&self.users, user)
-    }
-
-    /// The scopes that mean something here: the base scope first, then those that rules name, each once.
-    pub fn scopes(&self) -> Vec<String> {
-        let mut scopes = vec![BASE_SCOPE.to_owned()];
-        scopes.extend(self.policy.scopes().filter(|scope| *scope != BASE_SCOPE).map(str::to_owned));
-        scopes
     }
 
     /// How long an idle client connection is kept.
@@ -208,14 +198,13 @@ fn listener_tls(loaded: &config::Loaded) -> Option<Problem> {
 }
 
 /// The certificates of `oauth.metadata_documents.ca`.
-#[expect(clippy::result_large_err, reason = "built once a start or reload, and the problem is shown whole")]
-fn document_authorities(loaded: &config::Loaded) -> Result<Option<Authorities>, Problem> {
+fn document_authorities(loaded: &config::Loaded) -> Result<Option<Authorities>, Box<Problem>> {
     let Some(file) = &loaded.config.oauth.metadata_documents.ca else {
         return Ok(None);
     };
     let at = Path::root().key("oauth").key("metadata_documents").key("ca");
     let read = std::fs::read(loaded.resolve(file)).map_err(|why| format!("cannot read {}: {why}", file.display()));
-    read.and_then(|pem| Authorities::of_pem(&pem)).map(Some).map_err(|why| Problem::new(at, why))
+    read.and_then(|pem| Authorities::of_pem(&pem)).map(Some).map_err(|why| Box::new(Problem::new(at, why)))
 }
 
 fn user_problem(why: &impl std::fmt::Display) -> Problem {
@@ -257,11 +246,9 @@ impl AuthorizationServer {
                 scopes: issuer.scopes_supported(),
                 external: Some(Arc::clone(issuer)),
             },
-            None => AuthorizationServer {
-                issuer: Arc::clone(public_url),
-                scopes: vec![BASE_SCOPE.to_owned()],
-                external: None,
-            },
+            None => {
+                AuthorizationServer { issuer: Arc::clone(public_url), scopes: vec!["mcp".to_owned()], external: None }
+            }
         }
     }
 

@@ -56,7 +56,7 @@ impl Clients {
             let path = Path::root().key("identity").key("clients").index(at);
             match ConfiguredClient::build(client, loaded, &path) {
                 Ok(built) => drop(clients.insert(client.id.clone(), Arc::new(built))),
-                Err(problem) => problems.push(problem),
+                Err(problem) => problems.push(*problem),
             }
         }
         if problems.is_empty() { Ok(Clients(clients)) } else { Err(problems) }
@@ -96,13 +96,12 @@ pub fn ownerless(config: &config::Config, users: &Users) -> Vec<Problem> {
 // === impl ConfiguredClient ===
 
 impl ConfiguredClient {
-    #[expect(clippy::result_large_err, reason = "built once a start or reload, and the problem is shown whole")]
-    fn build(client: &config::Client, loaded: &config::Loaded, path: &Path) -> Result<Self, Problem> {
+    fn build(client: &config::Client, loaded: &config::Loaded, path: &Path) -> Result<Self, Box<Problem>> {
         let secret = match &client.secret_hash {
             None => None,
             Some(text) => Some(
                 config::secret_hash(text)
-                    .ok_or_else(|| Problem::new(path.key("secret_hash"), "no hash of a client's secret"))?,
+                    .ok_or_else(|| Box::new(Problem::new(path.key("secret_hash"), "no hash of a client's secret")))?,
             ),
         };
         let keys = match &client.jwks {
@@ -110,7 +109,7 @@ impl ConfiguredClient {
             Some(file) => {
                 let keys = read_keys(&loaded.resolve(file));
                 Some(Arc::new(keys.map_err(|why| {
-                    Problem::new(path.key("jwks"), format!("{} cannot be used: {why}", file.display()))
+                    Box::new(Problem::new(path.key("jwks"), format!("{} cannot be used: {why}", file.display())))
                 })?))
             }
         };

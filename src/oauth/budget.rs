@@ -97,7 +97,7 @@ fn network(address: IpAddr) -> IpAddr {
             let [a, b, c, d, ..] = address.segments();
             Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
         }
-        address @ IpAddr::V4(_) => address,
+        IpAddr::V4(address) => address.into(),
     }
 }
 

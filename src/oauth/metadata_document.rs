@@ -129,7 +129,7 @@ impl Documents {
         self.budget.take(caller::address()).map_err(wait)?;
         let authorities = snapshot.document_authorities.as_ref();
         let get = Get { url, authorities, reach, limit: LIMIT, max_bytes };
-        // Boxed: a fetch is large, and every endpoint that asks for a client would be as large.
+        // Most of what a fetch is made of; on the heap, no request that causes none pays for it.
         let document = Box::pin(self.fetcher.document(&get)).await.map_err(|why| failure(url, &why))?;
         let is_json = document.content_type == "application/json"
             || (document.content_type.starts_with("application/") && document.content_type.ends_with("+json"));
