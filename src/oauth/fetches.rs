@@ -45,6 +45,27 @@ struct Kept<T> {
     until: Instant,
 }
 
+/// Somebody waits for a fetch. The last to go takes it off the list, whether it came about or was given up.
+struct Boarded<'a, T> {
+    fetches: &'a Fetches<T>,
+    url: &'a str,
+    flight: Flight<T>,
+}
+
+// === impl Boarded ===
+
+impl<T> Drop for Boarded<'_, T> {
+    fn drop(&mut self) {
+        let mut state = self.fetches.state();
+        let is_listed = state.flights.get(self.url).is_some_and(|listed| Arc::ptr_eq(listed, &self.flight));
+        // The list's and ours: nobody else waits for it. Others board under the lock that we hold.
+        let is_last = Arc::strong_count(&self.flight) <= 2;
+        if is_listed && (is_last || self.flight.initialized()) {
+            state.flights.remove(self.url);
+        }
+    }
+}
+
 // === impl Fetches ===
 
 impl<T> Fetches<T> {
@@ -73,21 +94,15 @@ impl<T> Fetches<T> {
         fetch: impl Future<Output = Result<(T, Duration), Failure>>,
     ) -> Result<Arc<T>, Failure> {
         let flight = Arc::clone(self.state().flights.entry(url.to_owned()).or_default());
+        let boarded = Boarded { fetches: self, url, flight };
         // One who leaves in the middle leaves the fetch to the next in line.
-        let result = flight
-            .get_or_init(async || {
-                let (value, lifetime) = fetch.await?;
-                let value = Arc::new(value);
-                self.keep(url, &value, lifetime);
-                Ok(value)
-            })
-            .await
-            .clone();
-        let mut state = self.state();
-        if state.flights.get(url).is_some_and(|current| Arc::ptr_eq(current, &flight)) {
-            state.flights.remove(url);
-        }
-        result
+        let result = boarded.flight.get_or_init(async || {
+            let (value, lifetime) = fetch.await?;
+            let value = Arc::new(value);
+            self.keep(url, &value, lifetime);
+            Ok(value)
+        });
+        result.await.clone()
     }
 
     fn keep(&self, url: &str, value: &Arc<T>, lifetime: Duration) {
@@ -188,6 +203,21 @@ mod tests {
 
         assert!(left.is_err());
         assert_eq!((stayed, n.load(Ordering::SeqCst)), (Ok(2), 2));
+        assert!(fetches.state().flights.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fetch_that_everybody_has_given_up_leaves_nothing_behind() {
+        let (fetches, n) = (Fetches::new(10), AtomicUsize::new(0));
+        let left = async || {
+            let fetch = fetch(&fetches, "a", Ok(1), &n);
+            tokio::time::timeout(Duration::from_millis(10), fetch).await.is_err()
+        };
+
+        assert_eq!(tokio::join!(left(), left()), (true, true));
+
+        assert!(fetches.state().flights.is_empty());
+        assert_eq!(fetch(&fetches, "a", Ok(2), &n).await, Ok(2));
     }
 
     #[tokio::test(start_paused = true)]
