@@ -5,6 +5,7 @@ mod authorize;
 mod browser;
 mod client_authentication;
 mod configured_clients;
+mod canary;
 mod conformance;
 mod consent;
 mod desk;

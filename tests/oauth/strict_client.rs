@@ -6,7 +6,7 @@ use crate::support::gateway::Launch;
 use crate::support::{process, sdk};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rcgen::{KeyPair, PublicKeyData as _};
+use rcgen::KeyPair;
 use serde_json::{Value, json};
 
 /// Runs it with this way to prove who it is, and checks what it got. `written` is what the configuration knows of it.

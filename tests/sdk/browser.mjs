@@ -195,5 +195,6 @@ for await (const line of createInterface({ input: process.stdin })) {
     (error) => console.log(JSON.stringify({ id: order.id, error: String(error?.stack ?? error) })),
   );
 }
+setTimeout(() => process.exit(1), 10_000).unref();
 await (await browser)?.close();
 process.exit(0);

@@ -1,4 +1,4 @@
-//! A real browser: Chromium, driven by `tests/sdk/browser.mjs`. One runs for the whole test process; each window is a profile
+//! A real browser: Chromium, driven by `tests/sdk/browser.mjs`. It runs as long as there is a window; each window is a profile
 //! of its own.
 //!
 //! Whatever a test does, a window holds its page to what every page of ours promises: the console stays silent (a breach of
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) struct Look {
 
 /// A window.
 pub(crate) struct Window {
-    driver: &'static Driver,
+    driver: Arc<Driver>,
     id: u64,
     /// What URLs may begin with.
     allowed: Vec<String>,
@@ -58,7 +58,8 @@ pub(crate) struct Seen {
 }
 
 struct Driver {
-    stdin: Mutex<ChildStdin>,
+    stdin: Mutex<Option<ChildStdin>>,
+    reader: Option<thread::JoinHandle<()>>,
     waiting: Arc<Mutex<HashMap<u64, Sender<Value>>>>,
     next_id: AtomicU64,
 }
@@ -91,8 +92,8 @@ impl Window {
     pub(crate) fn open(look: Look, allowed: &[&str]) -> Option<Window> {
         let driver = Driver::get()?;
         let window = Window {
-            driver,
             id: driver.next_id.fetch_add(1, Ordering::Relaxed),
+            driver,
             allowed: allowed.iter().map(|&url| url.to_owned()).collect(),
         };
         window.order(&json!({
@@ -249,7 +250,7 @@ impl Window {
     fn order(&self, order: &Value) -> Value {
         let mut order = order.clone();
         order["window"] = json!(self.id);
-        let answer = self.driver.ask(order.clone());
+        let answer = self.driver.ask(&order);
         assert!(answer["error"].is_null(), "{order}: {}", answer["error"].as_str().unwrap_or_default());
         answer["result"].clone()
     }
@@ -268,11 +269,15 @@ fn texts(list: &Value) -> Vec<String> {
 // === impl Driver ===
 
 impl Driver {
-    /// The one of this process. It ends with it: its stdin closes then.
+    /// The one there is, or a new one.
     #[track_caller]
-    fn get() -> Option<&'static Driver> {
-        static DRIVER: OnceLock<Option<Driver>> = OnceLock::new();
-        DRIVER.get_or_init(|| sdk::chromium().map(Driver::start)).as_ref()
+    fn get() -> Option<Arc<Driver>> {
+        static DRIVER: Mutex<Weak<Driver>> = Mutex::new(Weak::new());
+        let chromium = sdk::chromium()?;
+        let mut there = DRIVER.lock().expect("nobody panics with it");
+        let driver = there.upgrade().unwrap_or_else(|| Arc::new(Driver::start(chromium)));
+        *there = Arc::downgrade(&driver);
+        Some(driver)
     }
 
     fn start(chromium: &Path) -> Driver {
@@ -282,7 +287,7 @@ impl Driver {
         let waiting = Arc::new(Mutex::new(HashMap::<u64, Sender<Value>>::new()));
         let (stdin, stdout) = (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
         let answers = Arc::clone(&waiting);
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let answer: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line}"));
                 let id = answer["id"].as_u64().unwrap_or_default();
@@ -293,11 +298,12 @@ impl Driver {
             drop(child.wait());
             answers.lock().expect("nobody panics with it").clear();
         });
-        Driver { stdin: Mutex::new(stdin), waiting, next_id: AtomicU64::new(1) }
+        let stdin = Mutex::new(Some(stdin));
+        Driver { stdin, reader: Some(reader), waiting, next_id: AtomicU64::new(1) }
     }
 
     #[track_caller]
-    fn ask(&self, order: Value) -> Value {
+    fn ask(&self, order: &Value) -> Value {
         let (asker, answer) = mpsc::channel();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         self.waiting.lock().expect("nobody panics with it").insert(id, asker);
@@ -311,7 +317,16 @@ impl Driver {
 
     fn write(&self, id: u64, mut order: Value) {
         order["id"] = json!(id);
+        let mut stdin = self.stdin.lock().expect("nobody panics with it");
         // Where it has died, the wait for the answer says so.
-        drop(writeln!(self.stdin.lock().expect("nobody panics with it"), "{order}"));
+        drop(writeln!(stdin.as_mut().expect("it is open while there is a window"), "{order}"));
+    }
+}
+
+impl Drop for Driver {
+    /// It ends when its stdin does; nothing of it outlives the test.
+    fn drop(&mut self) {
+        drop(self.stdin.lock().map(|mut stdin| stdin.take()));
+        drop(self.reader.take().map(thread::JoinHandle::join));
     }
 }

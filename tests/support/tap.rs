@@ -103,10 +103,10 @@ impl Tap {
         self.asked("POST", "/token").into_iter().filter(is_it).collect()
     }
 
-    /// Every secret that went over the wire.
+    /// Every secret that went over the wire. One of a few characters is not: it stands everywhere by chance.
     pub(crate) fn secrets(&self) -> Vec<Canary> {
         let mut all: Vec<Canary> = self.exchanges().iter().flat_map(Exchange::secrets).collect();
-        all.retain(|secret| !secret.value.is_empty());
+        all.retain(|secret| secret.value.len() >= 8);
         all.sort();
         all.dedup();
         all
