@@ -3,9 +3,9 @@
 mod app;
 mod authorize;
 mod browser;
+mod canary;
 mod client_authentication;
 mod configured_clients;
-mod canary;
 mod conformance;
 mod consent;
 mod desk;
