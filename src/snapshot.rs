@@ -11,6 +11,9 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The scope that every token of ours may carry; of a token for which nobody asked more, the only one.
+pub const BASE_SCOPE: &str = "mcp";
+
 /// Everything a request needs to know of the configuration.
 pub struct Snapshot {
     /// What was written.
@@ -148,6 +151,13 @@ impl Snapshot {
         groups_of(&self.users, user)
     }
 
+    /// The scopes that mean something here: the base scope first, then those that rules name, each once.
+    pub fn scopes(&self) -> Vec<String> {
+        let mut scopes = vec![BASE_SCOPE.to_owned()];
+        scopes.extend(self.policy.scopes().filter(|scope| *scope != BASE_SCOPE).map(str::to_owned));
+        scopes
+    }
+
     /// How long an idle client connection is kept.
     pub fn keep_alive(&self) -> Duration {
         self.config.timeouts.keep_alive.duration()
@@ -246,9 +256,11 @@ impl AuthorizationServer {
                 scopes: issuer.scopes_supported(),
                 external: Some(Arc::clone(issuer)),
             },
-            None => {
-                AuthorizationServer { issuer: Arc::clone(public_url), scopes: vec!["mcp".to_owned()], external: None }
-            }
+            None => AuthorizationServer {
+                issuer: Arc::clone(public_url),
+                scopes: vec![BASE_SCOPE.to_owned()],
+                external: None,
+            },
         }
     }
 
