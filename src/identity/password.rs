@@ -29,6 +29,9 @@ const MOST_PASSES: u32 = 32;
 static AT_ONCE: Semaphore = Semaphore::const_new(2);
 /// Who waits beyond those is told to come back: a hundred at once must not keep the hundred-and-first for minutes.
 static IN_LINE: Semaphore = Semaphore::const_new(32);
+/// The same for those who are counted apart: a flood of strangers must not stand in their way.
+static AT_ONCE_APART: Semaphore = Semaphore::const_new(1);
+static IN_LINE_APART: Semaphore = Semaphore::const_new(8);
 
 /// A password, hashed. Not a secret like the password itself, but nothing to show around either.
 #[derive(Clone)]
@@ -157,7 +160,8 @@ pub async fn verify_person(
     if !super::is_user_name(name) {
         return Err(Error::Wrong);
     }
-    let _place = IN_LINE.try_acquire().map_err(|_| Error::Busy)?;
+    let (in_line, at_once) = if apart.is_some() { (&IN_LINE_APART, &AT_ONCE_APART) } else { (&IN_LINE, &AT_ONCE) };
+    let _place = in_line.try_acquire().map_err(|_| Error::Busy)?;
     // A user name has no space in it.
     let counter = apart.map_or_else(|| name.to_owned(), |apart| format!("{name} {apart}"));
     if let Attempt::Locked { until_ms } = store.login_attempt(&counter, clock.unix_ms()).await? {
@@ -165,7 +169,7 @@ pub async fn verify_person(
     }
     let person = users.get(name);
     let hash = person.map_or_else(|| users.decoy().unwrap_or_else(decoy), |it| it.password.clone());
-    let is_right = check(hash, password).await;
+    let is_right = check(hash, password, at_once).await;
     match person {
         Some(person) if is_right => {
             store.login_success(&counter).await?;
@@ -175,8 +179,8 @@ pub async fn verify_person(
     }
 }
 
-async fn check(hash: PasswordHash, password: Secret<String>) -> bool {
-    let _turn = AT_ONCE.acquire().await.expect("it is never closed");
+async fn check(hash: PasswordHash, password: Secret<String>, at_once: &Semaphore) -> bool {
+    let _turn = at_once.acquire().await.expect("it is never closed");
     let work = tokio::task::spawn_blocking(move || hash.is_of(&password));
     work.await.unwrap_or(false)
 }

@@ -25,6 +25,11 @@ const LINK_MS: i64 = 15 * 60 * 1000;
 /// A browser is remembered for this long, in seconds: it is told apart from strangers when a password is tried.
 const DEVICE_S: i64 = 365 * 24 * 60 * 60;
 
+/// How long a browser keeps its mark, in seconds: longer than any login form is good for.
+const MARK_S: i64 = 24 * 60 * 60;
+/// Marks that are looked at.
+const MAX_MARKS: usize = 16;
+
 const SESSION: &str = "portcullis-session";
 const BROWSER: &str = "portcullis-browser";
 const DEVICE: &str = "portcullis-device";
@@ -38,11 +43,12 @@ pub(super) struct LoggedIn {
     pub(super) session: BrowserSession,
 }
 
-/// A browser, known again by a cookie that says nothing about anybody.
+/// A browser, known again by cookies that say nothing about anybody. It has one, or a few where several login pages were
+/// opened at the same moment: each has a name of its own, so that the last one does not take the place of the others.
 #[derive(Clone, Debug)]
 pub(super) struct Browser {
-    /// The cookie's value.
-    mark: String,
+    /// The end of each cookie's name, and its value.
+    marks: Vec<(String, String)>,
     /// Whether it has to be set.
     is_new: bool,
 }
@@ -152,19 +158,34 @@ pub(super) fn device_of(shared: &Shared, snapshot: &Snapshot, headers: &HeaderMa
 impl Browser {
     /// The browser that sent these headers; one that has no mark yet gets one.
     pub(super) fn of(snapshot: &Snapshot, headers: &HeaderMap) -> Browser {
-        let kept = cookie(snapshot, headers, BROWSER).filter(|mark| mark.len() == 22);
-        Browser { mark: kept.map_or_else(|| id::unguessable(""), str::to_owned), is_new: kept.is_none() }
+        let prefix = format!("{}-", name(snapshot, BROWSER));
+        let mark = |(name, value): (&str, &str)| Some((name.strip_prefix(&prefix)?.to_owned(), value.to_owned()));
+        let kept: Vec<(String, String)> =
+            pairs(headers).filter_map(mark).filter(|(_, value)| value.len() == 22).take(MAX_MARKS).collect();
+        let is_new = kept.is_empty();
+        let marks = if is_new { vec![(id::unguessable("")[..8].to_owned(), id::unguessable(""))] } else { kept };
+        Browser { marks, is_new }
     }
 
     /// What a signed form says of the browser it was made for.
     pub(super) fn digest(&self) -> String {
-        URL_SAFE_NO_PAD.encode(sha256(self.mark.as_bytes()))
+        self.marks.first().map(digest_of).expect("a browser has a mark")
+    }
+
+    /// Whether a form was made for this browser.
+    pub(super) fn is(&self, digest: &str) -> bool {
+        self.marks.iter().any(|mark| digest_of(mark) == digest)
     }
 
     /// The cookie to set, where there is none.
     pub(super) fn to_set(&self, snapshot: &Snapshot) -> Option<HeaderValue> {
-        self.is_new.then(|| set_cookie(snapshot, BROWSER, &self.mark, None))
+        let (end, value) = self.marks.first().filter(|_| self.is_new)?;
+        Some(set_cookie(snapshot, &format!("{BROWSER}-{end}"), value, Some(MARK_S)))
     }
+}
+
+fn digest_of((end, value): &(String, String)) -> String {
+    URL_SAFE_NO_PAD.encode(sha256(format!("{end} {value}").as_bytes()))
 }
 
 // === cookies ===
@@ -190,16 +211,17 @@ fn set_cookie(snapshot: &Snapshot, base: &str, value: &str, max_age_s: Option<i6
 /// The value of a cookie that is there once.
 fn cookie<'a>(snapshot: &Snapshot, headers: &'a HeaderMap, base: &str) -> Option<&'a str> {
     let name = name(snapshot, base);
-    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
-    let mut values = lines
-        .flat_map(|line| line.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='))
-        .filter(|(found, _)| *found == name)
-        .map(|(_, value)| value);
+    let mut values = pairs(headers).filter(|(found, _)| *found == name).map(|(_, value)| value);
     match (values.next(), values.next()) {
         (Some(value), None) if !value.is_empty() => Some(value),
         _ => None,
     }
+}
+
+/// Every cookie that was sent.
+fn pairs(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='))
 }
 
 fn sha256(bytes: &[u8]) -> [u8; 32] {

@@ -8,7 +8,7 @@ use super::client::{Client, Origin};
 use super::form::Form;
 use super::request::{RedirectError, Request};
 use super::signing::Purpose;
-use super::{Shared, error_pages, record, redirect};
+use super::{Shared, error_pages, grants, record, redirect};
 use crate::pages::{self, Asking};
 use crate::redirect_uri;
 use crate::snapshot::Snapshot;
@@ -20,6 +20,7 @@ use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use ring::digest;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A request waits this long for its answer (MCP security best practices: at most ten minutes).
@@ -170,6 +171,10 @@ async fn deny(
         Ok(_) => record::consent(shared, snapshot, caller, logged_in, request, Choice::Deny),
         Err(page) => return page,
     }
+    // A no takes back an earlier yes.
+    if let Err(error) = shared.store.forget_consents(&logged_in.person.name, &request.client).await {
+        return error_pages::unavailable(caller, &error);
+    }
     // They have just seen where they are sent.
     let error = request.error("access_denied", "the person said no");
     redirect::to_client(&redirect::failed(snapshot, &error))
@@ -241,9 +246,10 @@ pub(super) async fn was_given(
         return Ok(false);
     }
     let host = redirect_uri::sent_to(&request.redirect_uri);
-    let given = shared.store.consent(&logged_in.person.name, &client.id, &host, &request.resource).await?;
-    Ok(given.is_some_and(|given| {
-        given.metadata_sha256 == client.metadata_sha256
+    let given = remembered(shared, logged_in, &client.id, &host).await?;
+    Ok(given.iter().any(|given| {
+        given.resource == request.resource
+            && given.metadata_sha256 == client.metadata_sha256
             && request.scopes.iter().all(|scope| given.scopes.contains(scope))
     }))
 }
@@ -251,14 +257,26 @@ pub(super) async fn was_given(
 /// Whether the person has let this client send them there before, for any resource.
 pub(super) async fn is_known_address(shared: &Shared, logged_in: &LoggedIn, error: &RedirectError) -> bool {
     let host = redirect_uri::sent_to(&error.redirect_uri);
-    let snapshot = shared.snapshots.load_full();
-    for route in snapshot.routes.values() {
-        let given = shared.store.consent(&logged_in.person.name, &error.client, &host, &route.resource).await;
-        if matches!(given, Ok(Some(_))) {
-            return true;
-        }
+    remembered(shared, logged_in, &error.client, &host).await.is_ok_and(|given| !given.is_empty())
+}
+
+/// What the person said yes to for this client and host, as far as it still acts for them. A yes is remembered as long as
+/// its grant is in force: whatever ends that (revoked, expired, a new password, somebody else of the same name) is no longer
+/// a yes.
+async fn remembered(
+    shared: &Shared,
+    logged_in: &LoggedIn,
+    client: &str,
+    host: &str,
+) -> Result<Vec<Consent>, store::Error> {
+    let grants = grants::in_force(shared, logged_in).await?;
+    let resources: BTreeSet<_> =
+        grants.iter().filter(|grant| *grant.client == *client).map(|grant| &*grant.resource).collect();
+    let mut given = Vec::new();
+    for resource in resources {
+        given.extend(shared.store.consent(&logged_in.person.name, client, host, resource).await?);
     }
-    false
+    Ok(given)
 }
 
 // === what is shown ===

@@ -15,9 +15,6 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use std::sync::Arc;
 
-/// More rows are no page to read.
-const MAX_SHOWN: usize = 200;
-
 /// `GET /grants`.
 pub(super) async fn get(
     State(shared): State<Shared>,
@@ -47,18 +44,20 @@ pub(super) async fn get(
 }
 
 async fn rows(shared: &Shared, snapshot: &Snapshot, logged_in: &LoggedIn) -> Result<Vec<GrantRow>, store::Error> {
-    let subject = Subject::User(Arc::clone(&logged_in.person.name));
-    let now_ms = shared.clock.unix_ms();
-    let grants = shared.store.grants_of(&subject).await?;
-    let in_force = grants.into_iter().filter(|grant| {
-        let is_of_password = grant.password_mark.as_ref().is_none_or(|mark| *mark == logged_in.person.password_mark);
-        grant.revoked.is_none() && now_ms < grant.expires_at_ms && is_of_password
-    });
     let mut rows = Vec::new();
-    for grant in in_force.take(MAX_SHOWN) {
+    // All of them, and not a first page: what does not stand here cannot be taken back.
+    for grant in in_force(shared, logged_in).await? {
         rows.push(row(shared, snapshot, grant).await);
     }
     Ok(rows)
+}
+
+/// What acts for this person: not over, not revoked, and given under the password they have now.
+pub(super) async fn in_force(shared: &Shared, logged_in: &LoggedIn) -> Result<Vec<Grant>, store::Error> {
+    let subject = Subject::User(Arc::clone(&logged_in.person.name));
+    let mut grants = shared.store.grants_in_force(&subject, shared.clock.unix_ms()).await?;
+    grants.retain(|grant| grant.password_mark.as_ref().is_none_or(|mark| *mark == logged_in.person.password_mark));
+    Ok(grants)
 }
 
 async fn row(shared: &Shared, snapshot: &Snapshot, grant: Grant) -> GrantRow {

@@ -1,15 +1,16 @@
 //! `/login` and `/logout`: a person, a password, a session.
 
-use super::browser::{self, Browser};
+use super::browser::{self, Browser, LoggedIn};
 use super::client::Client;
 use super::form::Form;
 use super::request::Request;
 use super::signing::Purpose;
 use super::{Shared, authorize, consent, error_pages, record, redirect};
-use crate::identity::{self, PasswordError};
+use crate::identity::{self, PasswordError, Person};
 use crate::pages;
 use crate::secret::Secret;
 use crate::snapshot::Snapshot;
+use crate::store;
 use crate::web::Caller;
 use axum::Extension;
 use axum::body::Bytes;
@@ -94,7 +95,7 @@ fn open(shared: &Shared, snapshot: &Snapshot, headers: &HeaderMap, form: &Form) 
     let text = shared.signing.open(Purpose::Ticket, form.get("ticket")?)?;
     let ticket: Ticket = serde_json::from_slice(&text).ok()?;
     let age_ms = shared.clock.unix_ms().saturating_sub(ticket.at_ms);
-    let is_of_browser = ticket.browser == Browser::of(snapshot, headers).digest();
+    let is_of_browser = Browser::of(snapshot, headers).is(&ticket.browser);
     (is_of_browser && (0..TICKET_MS).contains(&age_ms)).then_some(ticket)
 }
 
@@ -129,12 +130,11 @@ pub(super) async fn post(
             return again(&shared, &ticket, name, &error).await;
         }
     };
-    let (logged_in, cookies) = match browser::log_in(&shared, &snapshot, &person).await {
+    let (logged_in, cookies) = match session_of(&shared, &snapshot, &headers, &person).await {
         Ok(done) => done,
         Err(error) => return error_pages::unavailable(&caller, &error),
     };
     record::login_succeeded(&shared, &snapshot, &caller, &person.name);
-    end_former(&shared, &snapshot, &headers).await;
     let mut response = match ticket.request {
         None => redirect::within("/grants"),
         Some(request) => match Client::find(&shared, &request.client).await {
@@ -150,13 +150,23 @@ pub(super) async fn post(
     response
 }
 
-/// The session the browser had before is over.
-async fn end_former(shared: &Shared, snapshot: &Snapshot, headers: &HeaderMap) {
-    if let Ok(Some(former)) = browser::current(shared, snapshot, headers).await
-        && let Err(error) = shared.store.end_browser_session(former.session.digest).await
-    {
-        tracing::warn!(%error, "the former session of a browser could not be ended");
+/// A new session, and the one that the browser had before is over. Where it is of the same person it goes on instead: what
+/// waits in it in another tab is still theirs to answer.
+async fn session_of(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    headers: &HeaderMap,
+    person: &Person,
+) -> Result<(LoggedIn, Vec<HeaderValue>), store::Error> {
+    let former = browser::current(shared, snapshot, headers).await?;
+    if let Some(former) = &former {
+        if former.person.name == person.name {
+            return Ok((former.clone(), Vec::new()));
+        }
+        shared.store.end_browser_session(former.session.digest).await?;
     }
+    let (logged_in, cookies) = browser::log_in(shared, snapshot, person).await?;
+    Ok((logged_in, cookies.into()))
 }
 
 /// The form once more, with what was wrong. Which of name and password it was is not said.

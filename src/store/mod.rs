@@ -124,7 +124,7 @@ impl Store {
         }
     }
 
-    /// All grants, latest first, at most [`MAX_LISTED`].
+    /// All grants, those that were not revoked before the others, latest first, at most [`MAX_LISTED`].
     ///
     /// # Errors
     /// The store's own.
@@ -134,13 +134,24 @@ impl Store {
         }
     }
 
-    /// The grants of one subject, latest first, at most [`MAX_LISTED`].
+    /// The grants of one subject, those that were not revoked before the others, latest first, at most [`MAX_LISTED`].
     ///
     /// # Errors
     /// The store's own.
     pub async fn grants_of(&self, subject: &Subject) -> Result<Vec<Grant>, Error> {
         match &self.0 {
             Backend::Sqlite(backend) => backend.grants(Some(subject)).await,
+        }
+    }
+
+    /// The grants of one subject that are in force, latest first: all of them, of which there are at most
+    /// [`MAX_GRANTS_OF_ONE_SUBJECT`].
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn grants_in_force(&self, subject: &Subject, at_ms: i64) -> Result<Vec<Grant>, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.grants_in_force(subject, at_ms).await,
         }
     }
 

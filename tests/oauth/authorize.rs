@@ -4,7 +4,7 @@ use super::{RULES, gate};
 use crate::support::browser::{Browser, Page, parameter, parameters};
 use crate::support::gate::Gate;
 use crate::support::gateway::{Gateway, in_front_of, password};
-use crate::support::http::{Request, Response};
+use crate::support::http::{Connection, Request, Response};
 use crate::support::oauth::{Asked, CALLBACK, Client};
 use crate::support::recorder::Recorder;
 use serde_json::json;
@@ -261,7 +261,7 @@ fn as_27_o_17_nobody_is_sent_unseen_to_an_address_that_a_stranger_registered() {
     is_page(&page.response);
     assert!(page.text().contains("app.example") && page.text().contains("unsupported_response_type"));
     // Who has let this client act for them has seen that address.
-    browser.authorize(&client.ask(&gateway, "up").url(), "alice", &password("alice"), "allow");
+    client.let_in(&gateway, &mut browser, "alice", &client.ask(&gateway, "up"));
     let back = browser.get(&faulty).callback();
     assert_eq!(parameter(&back, "error").as_deref(), Some("unsupported_response_type"));
 }
@@ -276,7 +276,7 @@ fn as_28_with_prompt_none_nobody_is_asked() {
     let web = Client::register_as(&gateway, &json!({ "redirect_uris": ["https://app.example/cb"] }));
     let mut browser = Browser::new(gateway.agent);
     is_page(&browser.get(&web.ask(&gateway, "up").with("prompt", "none").url()).response);
-    browser.authorize(&web.ask(&gateway, "up").url(), "alice", &password("alice"), "allow");
+    web.let_in(&gateway, &mut browser, "alice", &web.ask(&gateway, "up"));
     let silent = browser.get(&web.ask(&gateway, "up").with("prompt", "none").url()).callback();
     assert!(parameter(&silent, "code").is_some(), "{silent}");
 }
@@ -286,9 +286,12 @@ fn as_29_the_endpoint_answers_gets_only_and_no_script() {
     let Gate { gateway, .. } = gate("");
     let client = Client::register(&gateway);
     let url = client.ask(&gateway, "up").url();
-    for method in ["POST", "PUT", "DELETE", "HEAD"] {
+    for method in ["POST", "PUT", "DELETE"] {
         assert_eq!(Request::new(method, &url).send(gateway.agent).status, 405, "{method}");
     }
+    let mut connection = Connection::open(gateway.agent);
+    connection.send(&Request::new("HEAD", &url).to_bytes(&gateway.agent.to_string()));
+    assert_eq!(connection.streaming().status, 405);
     let foreign = Request::get(&url).header("Origin", "https://evil.test").send(gateway.agent);
     assert_eq!(foreign.status, 403);
     assert_eq!(get(&gateway, &client.ask(&gateway, "up")).header("access-control-allow-origin"), None);
@@ -343,7 +346,7 @@ fn as_33_o_14_o_16_the_page_names_client_address_route_and_scopes_and_warns_of_p
     assert!(!text.contains("Claude <b>"));
     // Another client of the same name is another one (O-14): asked again.
     let mut browser = Browser::new(gateway.agent);
-    browser.authorize(&web.ask(&gateway, "up").url(), "alice", &password("alice"), "allow");
+    web.let_in(&gateway, &mut browser, "alice", &web.ask(&gateway, "up"));
     assert!(browser.get(&web.ask(&gateway, "up").url()).left_for.is_some(), "the same one is not asked again");
     let twin = Client::register_as(
         &gateway,
@@ -352,7 +355,7 @@ fn as_33_o_14_o_16_the_page_names_client_address_route_and_scopes_and_warns_of_p
     assert!(browser.get(&twin.ask(&gateway, "up").url()).text().contains("value=\"allow\""));
     // A program on the computer is asked about each time (O-16).
     let local = Client::register(&gateway);
-    browser.authorize(&local.ask(&gateway, "up").url(), "alice", &password("alice"), "allow");
+    local.let_in(&gateway, &mut browser, "alice", &local.ask(&gateway, "up"));
     assert!(browser.get(&local.ask(&gateway, "up").url()).text().contains("value=\"allow\""));
 }
 

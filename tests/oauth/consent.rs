@@ -122,7 +122,7 @@ fn as_35_who_said_yes_is_asked_again_only_for_something_new() {
     let about = json!({ "redirect_uris": ["https://app.example/cb", "https://other.example/cb"] });
     let client = Client::register_as(&gateway, &about);
     let mut browser = Browser::new(gateway.agent);
-    browser.authorize(&client.ask(&gateway, "up").url(), "alice", &password("alice"), "allow");
+    client.let_in(&gateway, &mut browser, "alice", &client.ask(&gateway, "up"));
     let mut is_asked = |asked: crate::support::oauth::Asked| browser.get(&asked.url()).left_for.is_none();
 
     assert!(!is_asked(client.ask(&gateway, "up")));
@@ -149,4 +149,88 @@ fn the_question_can_be_answered_as_somebody_else() {
     Tokens::of(&token(&gateway, &client.redeem(&parameter(&back, "code").unwrap(), &asked.verifier)));
     let given = gateway.audit().into_iter().find(|record| record["event"] == "consent.given").unwrap();
     assert_eq!(given["principal"]["subject"], json!("user:bob"), "{given}");
+}
+
+/// A client at an address of its own, which alice has let in, and her browser.
+fn let_in(gateway: &Gateway) -> (Client, Browser, Tokens) {
+    let client = Client::register_as(gateway, &json!({ "redirect_uris": ["https://app.example/cb"] }));
+    let mut browser = Browser::new(gateway.agent);
+    let tokens = client.let_in(gateway, &mut browser, "alice", &client.ask(gateway, "up"));
+    assert!(browser.get(&client.ask(gateway, "up").url()).left_for.is_some(), "she is not asked again");
+    (client, browser, tokens)
+}
+
+#[test]
+fn a_yes_is_over_with_its_grant_however_that_ended() {
+    let Gate { gateway, .. } = gate("");
+    let file = gateway.password_file("alice");
+    let file = file.to_str().expect("temporary paths are UTF-8");
+    for way in ["by the client", "at the terminal"] {
+        let (client, mut browser, tokens) = let_in(&gateway);
+        match way {
+            "by the client" => {
+                let form = client.form(&[("token", tokens.refresh.as_deref().expect("it has one"))]);
+                assert_eq!(crate::support::oauth::post_form(&gateway, "/revoke", &form).status, 200);
+            }
+            _ => {
+                let revoke = ["token", "revoke", &tokens.access, "--as", "alice", "--password-file", file];
+                gateway.cli(&revoke).success();
+            }
+        }
+        // The code that was given when she was not asked again was never used.
+        assert!(browser.get(&client.ask(&gateway, "up").url()).has_field("flow"), "{way}: she is asked");
+    }
+}
+
+#[test]
+fn a_yes_is_over_with_the_password_it_was_given_under() {
+    let recorder = crate::support::recorder::Recorder::start();
+    let gateway = Gateway::in_front_of(&recorder, super::RULES);
+    let (client, mut browser, _) = let_in(&gateway);
+    let identity = crate::support::gateway::IDENTITY;
+    let hash_of = |name: &str| {
+        let user = identity.split("name: ").find(|user| user.starts_with(name)).unwrap();
+        user.split('"').find(|part| part.starts_with("$argon2id")).unwrap()
+    };
+    let changed = identity.replace(hash_of("alice"), hash_of("bob"));
+    let base = crate::support::gateway::in_front_of(&recorder.url(), super::RULES);
+    gateway.rewrite(&format!("{changed}{base}"));
+    gateway.reload().success();
+
+    let login = browser.get(&client.ask(&gateway, "up").url());
+    let page = browser.submit(&login, &[("username", "alice"), ("password", &password("bob"))]);
+
+    assert!(page.has_field("flow"), "she is asked: {}", page.text());
+}
+
+#[test]
+fn a_no_takes_back_an_earlier_yes() {
+    let Gate { gateway, .. } = gate("");
+    let (client, mut browser, _) = let_in(&gateway);
+    let page = browser.get(&client.ask(&gateway, "up").with("prompt", "consent").url());
+    browser.submit(&page, &[("decision", "deny")]);
+
+    assert!(browser.get(&client.ask(&gateway, "up").url()).has_field("flow"));
+}
+
+#[test]
+fn tabs_that_were_opened_at_the_same_moment_all_get_there() {
+    let Gate { gateway, .. } = gate("");
+    let client = Client::register(&gateway);
+    let (one, two) = (client.ask(&gateway, "up"), client.ask(&gateway, "up"));
+    // Neither has the other's cookie yet.
+    let mut browser = Browser::new(gateway.agent);
+    let mut elsewhere = Browser::new(gateway.agent);
+    let (login_one, login_two) = (browser.get(&one.url()), elsewhere.get(&two.url()));
+    for (name, value) in elsewhere.cookies() {
+        browser.set_cookie(name, value);
+    }
+    let right = [("username", "alice"), ("password", &*password("alice"))];
+
+    let (page_one, page_two) = (browser.submit(&login_one, &right), browser.submit(&login_two, &right));
+
+    for (page, asked) in [(page_two, two), (page_one, one)] {
+        let back = browser.submit(&page, &[("decision", "allow")]).callback();
+        Tokens::of(&token(&gateway, &client.redeem(&parameter(&back, "code").unwrap(), &asked.verifier)));
+    }
 }

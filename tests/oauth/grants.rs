@@ -60,6 +60,30 @@ fn nobody_takes_back_what_is_anothers_and_no_foreign_form_does() {
     assert_eq!((refresh(&of_alice), refresh(&of_bob)), (200, 200));
 }
 
+#[test]
+fn what_acts_for_a_person_stands_there_however_much_was_revoked_since() {
+    let gate = gate("");
+    let gateway = &gate.gateway;
+    let hidden = Client::register(gateway);
+    let tokens = hidden.log_in(gateway, "alice", "up");
+    let db = gateway.path("data/portcullis.db");
+    let store = rusqlite::Connection::open(db).expect("it is there");
+    store
+        .execute_batch(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500)
+             INSERT INTO grants SELECT 'g_' || i, issuer, subject_kind, subject_name, client_id, resource, scopes,
+             created_at + i, expires_at, made_by, created_at, 'user:alice', password_mark, longest_until FROM grants, n
+             WHERE made_by = 'login'",
+        )
+        .expect("grants that were revoked");
+
+    let page = logged_in(&gate, "alice").get("/grants");
+
+    let grant = grant_of(&tokens.access);
+    assert!(page.text().contains(&grant));
+    assert!(gateway.cli(&["token", "list"]).success().stdout.contains(&grant));
+}
+
 /// The grant a token names.
 fn grant_of(token: &str) -> String {
     super::desk::claims(token)["grant"].as_str().expect("every token names one").to_owned()

@@ -265,3 +265,44 @@ fn o_27_a_password_of_a_megabyte_is_not_hashed_and_a_hundred_at_once_do_no_harm(
     assert!(statuses.contains(&429));
     assert_eq!(Request::get("/login").send(gateway.agent).status, 200);
 }
+
+#[test]
+fn o_27_a_flood_of_strangers_keeps_nobody_out_of_a_browser_they_have_used() {
+    let Gate { gateway, .. } =
+        gate("behind_proxy: { from: [127.0.0.1/32] }\npublic_url: http://localhost:9999\nhosts: [\"localhost:9999\"]");
+    let agent = gateway.agent;
+    let mut known = Browser::at("http://localhost:9999", move || crate::support::http::Connection::open(agent));
+    try_login(&mut known, "alice", &password("alice"));
+    assert!(is_logged_in(&mut known));
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for flood in 0..40 {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut stranger =
+                    Browser::at("http://localhost:9999", move || crate::support::http::Connection::open(agent));
+                let page = stranger.get("/login");
+                let (action, fields) = page.filled(&[("username", &format!("n{flood}")), ("password", "x")]);
+                let cookies: Vec<String> =
+                    stranger.cookies().iter().map(|(name, value)| format!("{name}={value}")).collect();
+                for n in 0..10_000 {
+                    if is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                        break;
+                    }
+                    crate::support::oauth::form_request(&action, &fields)
+                        .header("Host", "localhost:9999")
+                        .header("Cookie", &cookies.join("; "))
+                        .header("X-Forwarded-For", &format!("198.51.{flood}.{}", n % 250))
+                        .send(agent);
+                }
+            });
+        }
+        for _ in 0..5 {
+            known.set_cookie("portcullis-session", "gone");
+            let page = try_login(&mut known, "alice", &password("alice"));
+            is_over.store(page.status() != 200, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(page.status(), 200, "{}", page.text());
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}

@@ -100,6 +100,16 @@ impl Client {
         Tokens::of(&token(gateway, &self.redeem(&code, &asked.verifier)))
     }
 
+    /// The same in this browser, which stays logged in; for a request that a test may have changed.
+    #[track_caller]
+    pub(crate) fn let_in(&self, gateway: &Gateway, browser: &mut Browser, user: &str, asked: &Asked) -> Tokens {
+        let back = browser.authorize(&asked.url(), user, &password(user), "allow");
+        let code = parameter(&back, "code").unwrap_or_else(|| panic!("no code in {back}"));
+        let sent_to = asked.parameters.iter().find(|(name, _)| name == "redirect_uri").map(|(_, uri)| uri.clone());
+        let client = Client { redirect_uri: sent_to.unwrap_or_else(|| self.redirect_uri.clone()), ..self.clone() };
+        Tokens::of(&token(gateway, &client.redeem(&code, &asked.verifier)))
+    }
+
     /// The form that redeems a code.
     pub(crate) fn redeem(&self, code: &str, verifier: &str) -> Vec<(String, String)> {
         self.form(&[

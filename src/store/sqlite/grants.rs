@@ -82,9 +82,21 @@ pub(super) fn list(connection: &Connection, of: Option<&Subject>) -> Result<Vec<
         Some(Subject::User(name)) => ("WHERE subject_kind = 'user' AND subject_name = ?", vec![name]),
         Some(Subject::Client(id)) => ("WHERE subject_kind = 'client' AND subject_name = ?", vec![id]),
     };
-    let sql = format!("SELECT {COLUMNS} FROM grants {filter} ORDER BY created_at DESC, id LIMIT {MAX_LISTED}");
+    let sql = format!(
+        "SELECT {COLUMNS} FROM grants {filter} ORDER BY revoked_at IS NOT NULL, created_at DESC, id LIMIT {MAX_LISTED}"
+    );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(parameters.as_slice(), read)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn list_in_force(connection: &Connection, subject: &Subject, at_ms: i64) -> Result<Vec<Grant>, Error> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM grants WHERE subject_kind = ? AND subject_name = ?
+         AND revoked_at IS NULL AND expires_at > ? ORDER BY created_at DESC, id"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map((subject.kind(), subject.name(), at_ms), read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

@@ -75,6 +75,11 @@ impl Sqlite {
         self.reader.run(move |reader| grants::list(&reader.connection, of.as_ref())).await
     }
 
+    pub(super) async fn grants_in_force(&self, subject: &Subject, at_ms: i64) -> Result<Vec<Grant>, Error> {
+        let subject = subject.clone();
+        self.reader.run(move |reader| grants::list_in_force(&reader.connection, &subject, at_ms)).await
+    }
+
     pub(super) async fn revoke_grant(&self, id: &str, by: &str, at_ms: i64) -> Result<Revocation, Error> {
         let (id, by) = (id.to_owned(), by.to_owned());
         self.write(move |connection| grants::revoke(connection, &id, &by, at_ms)).await
