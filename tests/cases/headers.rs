@@ -129,8 +129,7 @@ fn page_of_an_allowed_origin_can_ask_and_read_every_answer_and_no_other_page_can
         ("unknown route", Request::mcp("/mcp/nope", "{}"), 404),
         ("not JSON", Request::mcp("/mcp/up", "x").bearer(agent.token.as_deref().unwrap_or_default()), 400),
         ("405", Request::new("PUT", "/mcp/up").bearer(agent.token.as_deref().unwrap_or_default()), 405),
-        ("document", Request::get("/.well-known/oauth-protected-resource/mcp/up"), 200),
-        ("no document", Request::get("/.well-known/nope"), 404),
+        ("no page", Request::get("/nope"), 404),
         ("200", agent.request("tools/list", json!({})).0, 200),
     ];
     for (what, request, status) in answers {

@@ -401,6 +401,7 @@ fn who_consented_before_is_sent_to_the_app_at_once_also_right_after_the_password
     let consent = scene.to_consent(&window, "alice");
     assert!(consent.text.contains("app.example") && !consent.text.contains("on your own computer"), "{consent:?}");
     assert_eq!(window.press("Allow").heading, BACK);
+    scene.redeemed(&scene.told()[0]);
 
     assert_eq!(window.goto(&scene.url()).heading, BACK, "who is logged in sees no page at all");
     window.goto(&format!("{}grants", scene.origin()));
