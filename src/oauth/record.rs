@@ -82,7 +82,17 @@ pub(super) fn revoked(shared: &Shared, snapshot: &Snapshot, caller: &Caller, gra
     });
 }
 
-/// Writes down what was done with a grant at an endpoint for machines, and waits until it is written.
+/// A login has taken the place of an idle one. It is done already, so nobody waits for the record.
+pub(super) fn displaced(shared: &Shared, snapshot: &Snapshot, caller: &Caller, grant: &Grant) {
+    let peer = address(caller);
+    shared.audit.record_later(Event {
+        principal: Some(person(snapshot, grant.subject.name(), &grant.client, Some(&grant.id))),
+        detail: Some("a newer login took its place"),
+        ..event(Kind::TokenRevoked, snapshot, caller, peer.as_deref())
+    });
+}
+
+/// Writes down what is done with a grant at an endpoint for machines, and waits until it is written.
 ///
 /// # Errors
 /// When it could not be written. The client then gets no token.

@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use pingora::connectors::http::Connector;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
@@ -36,6 +37,12 @@ struct World {
     clock: Clock,
     shared: Shared,
     router: Router,
+}
+
+/// Where the audit log belongs, and where it is instead.
+struct Outage {
+    log: PathBuf,
+    away: PathBuf,
 }
 
 /// What a client got.
@@ -183,6 +190,28 @@ impl World {
 
     async fn grants(&self) -> Vec<Grant> {
         self.shared.store.grants().await.unwrap()
+    }
+
+    /// Puts something in the way of the audit log. Nobody has noticed yet: it counts as available.
+    fn break_the_log(&self) -> Outage {
+        let (log, away) = (self.dir.path().join("data/audit"), self.dir.path().join("away"));
+        std::fs::rename(&log, &away).unwrap();
+        std::fs::write(&log, "").unwrap();
+        assert!(self.shared.audit.is_available());
+        Outage { log, away }
+    }
+
+    /// Takes it out of the way, and waits until the log has mended itself.
+    async fn mend_the_log(&self, Outage { log, away }: Outage) {
+        std::fs::remove_file(&log).unwrap();
+        std::fs::rename(&away, &log).unwrap();
+        for _ in 0..3_000 {
+            if self.shared.audit.is_available() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the log has not mended itself");
     }
 
     /// The kinds of events in the audit log, and that none of these secrets is in it.
