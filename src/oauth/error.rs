@@ -3,6 +3,7 @@
 //! A description is a fixed sentence: nothing a client sent is said back to it (RFC 6749 §5.2 allows few characters, and
 //! an echo is where secrets leak).
 
+use super::refusal::Refusal;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -82,7 +83,7 @@ impl IntoResponse for OAuthError {
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"portcullis\""));
         }
-        response
+        Refusal { code: self.code.as_str(), detail: self.description.into() }.mark(response)
     }
 }
 
@@ -98,7 +99,7 @@ pub(super) fn no_store(mut response: Response) -> Response {
 
 impl ErrorCode {
     /// The word on the wire.
-    pub(super) fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             ErrorCode::InvalidRequest => "invalid_request",
             ErrorCode::InvalidClient => "invalid_client",
