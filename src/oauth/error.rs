@@ -83,6 +83,9 @@ impl IntoResponse for OAuthError {
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"portcullis\""));
         }
+        if let Some(wait_s) = self.code.wait_s() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait_s));
+        }
         Refusal { code: self.code.as_str(), detail: self.description.into() }.mark(response)
     }
 }
@@ -112,6 +115,17 @@ impl ErrorCode {
             ErrorCode::InvalidClientMetadata => "invalid_client_metadata",
             ErrorCode::SlowDown => "slow_down",
             ErrorCode::TemporarilyUnavailable => "temporarily_unavailable",
+        }
+    }
+
+    /// After how many seconds another try makes sense (`Retry-After`, RFC 9110 §10.2.3). Who knows better says so.
+    fn wait_s(self) -> Option<u32> {
+        match self {
+            // What is asked for too fast or too often comes free by the minute, as tokens end.
+            ErrorCode::SlowDown => Some(60),
+            // The store and the audit log try again by themselves, twice a second or so.
+            ErrorCode::TemporarilyUnavailable => Some(5),
+            _ => None,
         }
     }
 

@@ -244,6 +244,7 @@ impl Answer {
         assert!(self.text("error_description").chars().all(is_allowed), "{self:?}");
         assert_eq!(self.headers[header::CACHE_CONTROL], "no-store");
         assert!(self.body.get("access_token").is_none());
+        assert_eq!(self.headers.contains_key(header::RETRY_AFTER), matches!(status, 429 | 503), "{self:?}");
     }
 }
 
