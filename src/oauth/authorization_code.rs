@@ -117,8 +117,13 @@ fn grant(shared: &Shared, snapshot: &Snapshot, client: &Client, code: &Code) -> 
     }
 }
 
-/// The resource of a token request, where there is one, must be that of the grant (RFC 8707 §2.2).
+/// The resource of a token request, where there is one, must be that of the grant (RFC 8707 §2.2); and that must still be
+/// one of ours: a token for a route that is gone would open whatever takes its name one day.
 pub(super) fn check_resource(snapshot: &Snapshot, sent: Option<&str>, granted: &str) -> Result<(), OAuthError> {
+    if !snapshot.routes.values().any(|route| *route.resource == *granted) {
+        let why = "the server this was granted for is not behind this gateway any more";
+        return Err(OAuthError::new(ErrorCode::InvalidTarget, why));
+    }
     let Some(sent) = sent else { return Ok(()) };
     // The bare origin names a route here if it did so when the person consented.
     if resource::is_same(sent, granted) || resource::route_for(snapshot, Some(sent))?.resource == granted {

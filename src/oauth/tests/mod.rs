@@ -87,8 +87,12 @@ fn hash(n: u8) -> String {
 }
 
 fn compile(dir: &TempDir, people: &[(&str, &str)]) -> Snapshot {
+    compile_text(dir, &yaml(people))
+}
+
+fn compile_text(dir: &TempDir, yaml: &str) -> Snapshot {
     let file = dir.path().join("gateway.yaml");
-    std::fs::write(&file, yaml(people)).unwrap();
+    std::fs::write(&file, yaml).unwrap();
     let loaded = config::read(&file).unwrap_or_else(|problems| panic!("{problems}"));
     let listening = SocketAddr::from(([127, 0, 0, 1], 8080));
     let around = Surroundings { listening, previous: None };
@@ -118,6 +122,16 @@ impl World {
     /// Puts another configuration in force, with these people.
     fn reload(&self, people: &[(&str, &str)]) {
         self.shared.snapshots.store(Arc::new(compile(&self.dir, people)));
+    }
+
+    /// Puts a configuration in force that has no route `up`.
+    fn reload_without_up(&self) {
+        let text = yaml(&[("alice", &hash(1)), ("bob", &hash(2))]);
+        let gone = "  up: { http: { url: \"http://127.0.0.1:1/mcp\" } }\n";
+        let rule = "    - { name: deploy, tools: [\"up/deploy\"], who: { scopes: [deploy] }, allow: {} }\n";
+        assert!(text.contains(gone) && text.contains(rule));
+        let text = text.replace(gone, "").replace(rule, "");
+        self.shared.snapshots.store(Arc::new(compile_text(&self.dir, &text)));
     }
 
     /// A code as `/authorize` writes it: for `alice`, `app`, route `up` and scopes `mcp` and `deploy`.
