@@ -26,6 +26,8 @@ pub enum Kind {
     LoginSucceeded,
     /// Someone failed to.
     LoginFailed,
+    /// A person has logged out.
+    LoginEnded,
     /// A person let a client act for them.
     ConsentGiven,
     /// A person did not.
@@ -142,6 +144,7 @@ impl Kind {
             Kind::Stop => "stop",
             Kind::LoginSucceeded => "login.succeeded",
             Kind::LoginFailed => "login.failed",
+            Kind::LoginEnded => "login.ended",
             Kind::ConsentGiven => "consent.given",
             Kind::ConsentDenied => "consent.denied",
             Kind::ClientRegistered => "client.registered",

@@ -2,10 +2,10 @@
 
 use super::context::{Context, usage};
 use super::password;
-use crate::audit::{self, Audit, Durability, Event, Kind, Who, sha256};
+use crate::audit::{Event, Kind, sha256};
 use crate::clock;
 use crate::id;
-use crate::identity::{ADMINS, Person, is_client_id};
+use crate::identity::{ADMINS, is_client_id};
 use crate::redirect_uri;
 use crate::store::RegisteredClient;
 use anyhow::bail;
@@ -117,7 +117,8 @@ async fn remove(args: &Remove, context: &Context<'_>) -> anyhow::Result<String> 
     if !person.is_in(ADMINS) {
         bail!("only somebody in {ADMINS} may remove a client");
     }
-    record(args, &person, context).await?;
+    let event = Event { object: Some(&args.id), ..Event::new(Kind::ClientRemoved) };
+    context.record(&person, event).await?;
     let by = format!("user:{}", person.name);
     let removal = context.store.remove_client(&args.id, &by, context.clock.unix_ms()).await?;
     let grants = match removal.n_revoked {
@@ -133,27 +134,10 @@ async fn remove(args: &Remove, context: &Context<'_>) -> anyhow::Result<String> 
     Ok(format!("client {} never registered here; {grants} revoked. It can ask people again", args.id))
 }
 
-/// Before it is done: what is not written down does not happen.
-async fn record(args: &Remove, person: &Person, context: &Context<'_>) -> anyhow::Result<()> {
-    let settings = audit::Settings::new(&context.data_dir, context.config.audit.sync, context.clock.clone());
-    let log = Audit::open(settings)?;
-    let who = Who {
-        issuer: &context.issuer,
-        subject: audit::Subject::User(&person.name),
-        client: "cli",
-        grant: None,
-        person: None,
-    };
-    let event = Event { principal: Some(who), object: Some(&args.id), ..Event::new(Kind::ClientRemoved) };
-    log.record(event, Durability::Synced).await?;
-    log.record_later(Event::new(Kind::Stop));
-    log.close();
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit;
     use crate::cli::context::Usage;
     use crate::cli::context::tests::World;
     use crate::store::{Grant, Subject};

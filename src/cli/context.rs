@@ -1,8 +1,9 @@
 //! What a command works on: the configuration and what it names, opened once by whoever reads the command line.
 
+use crate::audit::{self, Audit, Durability, Event, Kind, Who};
 use crate::clock::Clock;
 use crate::config::{self, Config};
-use crate::identity::Users;
+use crate::identity::{Person, Users};
 use crate::store::Store;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,18 @@ impl Context<'_> {
     /// The resource URL of the route to this upstream, byte for byte what its metadata says; `None` when there is none.
     pub(super) fn resource(&self, route: &str) -> Option<Arc<str>> {
         self.config.upstreams.contains_key(route).then(|| format!("{}/mcp/{route}", self.issuer).into())
+    }
+
+    /// Writes down what this person is about to do, before it is done: what is not written down does not happen.
+    pub(super) async fn record(&self, person: &Person, event: Event<'_>) -> anyhow::Result<()> {
+        let settings = audit::Settings::new(&self.data_dir, self.config.audit.sync, self.clock.clone());
+        let log = Audit::open(settings)?;
+        let subject = audit::Subject::User(&person.name);
+        let who = Who { issuer: &self.issuer, subject, client: "cli", grant: None, person: None };
+        log.record(Event { principal: Some(who), ..event }, Durability::Synced).await?;
+        log.record_later(Event::new(Kind::Stop));
+        log.close();
+        Ok(())
     }
 }
 

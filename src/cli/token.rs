@@ -4,7 +4,7 @@
 
 use super::context::{Context, usage};
 use super::password;
-use crate::audit::sha256;
+use crate::audit::{Event, Kind, sha256};
 use crate::clock;
 use crate::id;
 use crate::identity::{self, ADMINS, Claims, Keys, Subject};
@@ -202,6 +202,11 @@ async fn revoke(args: &Revoke, context: &Context<'_>) -> anyhow::Result<String> 
     if grant.subject != by && !person.is_in(ADMINS) {
         bail!("grant `{id}` is {}'s; only they or an admin may revoke it", grant.subject);
     }
+    if grant.revoked.is_none() {
+        let detail = format!("a grant of {} for client {}", grant.subject, grant.client);
+        let event = Event { object: Some(&id), detail: Some(&detail), ..Event::new(Kind::TokenRevoked) };
+        context.record(&person, event).await?;
+    }
     let now_ms = context.clock.unix_ms();
     Ok(match context.store.revoke_grant(&id, &by.to_string(), now_ms).await? {
         Revocation::Done => format!("grant {id} of {} revoked", grant.subject),
@@ -312,8 +317,20 @@ mod tests {
         assert!(revoke(&wrong, &context).await.is_err());
         assert_eq!(context.store.grant(&grant.id).await.unwrap().unwrap().revoked, None);
 
+        let revoked = || {
+            let log = std::fs::read_dir(context.data_dir.join("audit")).into_iter().flatten();
+            let log: String = log.filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok()).collect();
+            log.lines().filter(|line| line.contains("token.revoked")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(revoked(), [""; 0]);
         assert!(revoke(&by("root"), &context).await.unwrap().ends_with("revoked"));
+        assert!(
+            matches!(&revoked()[..], [line] if line.contains("user:root") && line.contains(&*grant.id)),
+            "{:?}",
+            revoked()
+        );
         assert!(revoke(&by("alice"), &context).await.unwrap().ends_with("had been revoked before"));
+        assert_eq!(revoked().len(), 1);
         let unknown = Revoke { grant: "g_nope".to_owned(), ..by("root") };
         assert!(revoke(&unknown, &context).await.is_err());
     }

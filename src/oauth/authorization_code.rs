@@ -62,6 +62,11 @@ async fn become_grant(
     let refresh_token = refresh
         .as_ref()
         .map(|token| NewRefreshToken { digest: sha256(token.expose().as_bytes()), expires_at_ms: grant.expires_at_ms });
+    let is_open = shared.store.is_code_open(code.digest, grant.created_at_ms).await?;
+    if is_open {
+        // Before the code is used up: whoever is told to try again must not be taken for a thief when they do.
+        record::of_grant(shared, Kind::TokenIssued, &post.caller, &grant).await?;
+    }
     let redemption = Redemption { code: code.digest, grant: grant.clone(), refresh_token };
     let redeemed = shared.store.redeem_code(redemption).await.map_err(|error| match error {
         store::Error::TooMany { .. } => {
@@ -72,10 +77,8 @@ async fn become_grant(
     match redeemed {
         Redeemed::Granted { displaced } => {
             if let Some(id) = displaced {
-                let ended = Grant { id, ..grant.clone() };
-                record::of_grant(shared, Kind::TokenRevoked, &post.caller, &ended).await?;
+                record::displaced(shared, snapshot, &post.caller, &Grant { id, ..grant.clone() });
             }
-            record::of_grant(shared, Kind::TokenIssued, &post.caller, &grant).await?;
             token::issue(shared, snapshot, &grant, grant.scopes.clone(), refresh)
         }
         Redeemed::Replayed { grant: id } => {
@@ -114,8 +117,13 @@ fn grant(shared: &Shared, snapshot: &Snapshot, client: &Client, code: &Code) -> 
     }
 }
 
-/// The resource of a token request, where there is one, must be that of the grant (RFC 8707 §2.2).
+/// The resource of a token request, where there is one, must be that of the grant (RFC 8707 §2.2); and that must still be
+/// one of ours: a token for a route that is gone would open whatever takes its name one day.
 pub(super) fn check_resource(snapshot: &Snapshot, sent: Option<&str>, granted: &str) -> Result<(), OAuthError> {
+    if !snapshot.routes.values().any(|route| *route.resource == *granted) {
+        let why = "the server this was granted for is not behind this gateway any more";
+        return Err(OAuthError::new(ErrorCode::InvalidTarget, why));
+    }
     let Some(sent) = sent else { return Ok(()) };
     // The bare origin names a route here if it did so when the person consented.
     if resource::is_same(sent, granted) || resource::route_for(snapshot, Some(sent))?.resource == granted {

@@ -35,7 +35,7 @@ pub(super) async fn get(
         Err(Fault::Page(page)) => error_pages::of(&caller, page),
         Err(Fault::Redirect(error)) => {
             if may_be_sent_at_once(&shared, &error, logged_in.as_ref()).await {
-                return redirect::to_client(&redirect::failed(&snapshot, &error));
+                return redirect::refused(&snapshot, &error);
             }
             error_pages::before_redirect(&caller, &snapshot, &error)
         }
@@ -56,7 +56,7 @@ async fn ask(
         _ if request.may_not_ask => {
             let error = request.error("login_required", "nobody is logged in, and the request forbids to ask");
             if error.is_trusted {
-                return redirect::to_client(&redirect::failed(snapshot, &error));
+                return redirect::refused(snapshot, &error);
             }
             error_pages::before_redirect(caller, snapshot, &error)
         }
@@ -80,7 +80,7 @@ pub(super) async fn go_on(
     if !given && request.may_not_ask {
         let error = request.error("consent_required", "the person has not consented to this, and must not be asked");
         if error.is_trusted {
-            return redirect::to_client(&redirect::failed(snapshot, &error));
+            return redirect::refused(snapshot, &error);
         }
         return error_pages::before_redirect(caller, snapshot, &error);
     }

@@ -3,6 +3,7 @@
 //! A description is a fixed sentence: nothing a client sent is said back to it (RFC 6749 §5.2 allows few characters, and
 //! an echo is where secrets leak).
 
+use super::refusal::Refusal;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -82,7 +83,10 @@ impl IntoResponse for OAuthError {
                 .headers_mut()
                 .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"portcullis\""));
         }
-        response
+        if let Some(wait_s) = self.code.wait_s() {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(wait_s));
+        }
+        Refusal { code: self.code.as_str(), detail: self.description.into() }.mark(response)
     }
 }
 
@@ -98,7 +102,7 @@ pub(super) fn no_store(mut response: Response) -> Response {
 
 impl ErrorCode {
     /// The word on the wire.
-    pub(super) fn as_str(self) -> &'static str {
+    pub(super) const fn as_str(self) -> &'static str {
         match self {
             ErrorCode::InvalidRequest => "invalid_request",
             ErrorCode::InvalidClient => "invalid_client",
@@ -111,6 +115,17 @@ impl ErrorCode {
             ErrorCode::InvalidClientMetadata => "invalid_client_metadata",
             ErrorCode::SlowDown => "slow_down",
             ErrorCode::TemporarilyUnavailable => "temporarily_unavailable",
+        }
+    }
+
+    /// After how many seconds another try makes sense (`Retry-After`, RFC 9110 §10.2.3). Who knows better says so.
+    fn wait_s(self) -> Option<u32> {
+        match self {
+            // What is asked for too fast or too often comes free by the minute, as tokens end.
+            ErrorCode::SlowDown => Some(60),
+            // The store and the audit log try again by themselves, twice a second or so.
+            ErrorCode::TemporarilyUnavailable => Some(5),
+            _ => None,
         }
     }
 

@@ -1,6 +1,8 @@
 //! Pages that say why it does not go on, and what to do.
 
+use super::error::ErrorCode;
 use super::redirect;
+use super::refusal::Refusal;
 use super::request::{Page, RedirectError};
 use crate::pages::{self, Message};
 use crate::snapshot::Snapshot;
@@ -8,8 +10,11 @@ use crate::store;
 use crate::web::Caller;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use std::borrow::Cow;
 use std::time::Duration;
 
+/// Recorded where the client is not one that people can be asked about.
+const UNFIT: &str = ErrorCode::InvalidClient.as_str();
 const GO_BACK: &str = "Go back to the app you came from and connect again.";
 
 /// The page of a request that its client cannot be told about.
@@ -19,23 +24,28 @@ pub(super) fn of(caller: &Caller, page: Page) -> Response {
         Page::UnknownClient(id) => {
             let text = "This gateway does not know the app that sent you here. It may have been removed, or the gateway's \
                         data was lost. Remove the connection in the app and add it again, so that it registers anew.";
-            error(caller, StatusCode::BAD_REQUEST, "Unknown app", &[text], vec![("client_id".to_owned(), shown(&id))])
+            let details = vec![("client_id".to_owned(), shown(&id))];
+            let page = error(caller, StatusCode::BAD_REQUEST, "Unknown app", &[text], details);
+            refused(UNFIT, "nobody by this client_id is known", page)
         }
         Page::Document(why) => {
             let text = "The app that sent you here describes itself in a document, and that document cannot be used. \
                         Tell its maker, or use an app that registers itself.";
-            error(caller, StatusCode::BAD_REQUEST, "Unusable app", &[text], vec![("reason".to_owned(), why)])
+            let details = vec![("reason".to_owned(), why.clone())];
+            refused(UNFIT, why, error(caller, StatusCode::BAD_REQUEST, "Unusable app", &[text], details))
         }
         Page::NotForPeople => {
             let text = "This client is a machine of this gateway's configuration. It has no redirect_uris, so people cannot \
                         log in through it.";
-            error(caller, StatusCode::BAD_REQUEST, "Not an app for people", &[text], Vec::new())
+            let page = error(caller, StatusCode::BAD_REQUEST, "Not an app for people", &[text], Vec::new());
+            refused(ErrorCode::UnauthorizedClient.as_str(), "people cannot log in through this client", page)
         }
         Page::NoRedirectUri => malformed(caller, "redirect_uri is missing, or there more than once"),
         Page::ForeignRedirectUri => {
             let text = "The app asks to send you to an address it has not registered. That is how access is stolen, so \
                         nobody is sent anywhere.";
-            error(caller, StatusCode::BAD_REQUEST, "Wrong address", &[text, GO_BACK], Vec::new())
+            let page = error(caller, StatusCode::BAD_REQUEST, "Wrong address", &[text, GO_BACK], Vec::new());
+            refused(ErrorCode::InvalidRedirectUri.as_str(), "redirect_uri is not one the client has registered", page)
         }
         Page::Malformed(why) => malformed(caller, why),
         Page::Unavailable => unavailable_page(caller),
@@ -46,19 +56,22 @@ pub(super) fn of(caller: &Caller, page: Page) -> Response {
 pub(super) fn malformed(caller: &Caller, why: &str) -> Response {
     let text = "The request that brought you here is not as OAuth has it.";
     let details = vec![("reason".to_owned(), why.to_owned())];
-    error(caller, StatusCode::BAD_REQUEST, "Bad request", &[text, GO_BACK], details)
+    let page = error(caller, StatusCode::BAD_REQUEST, "Bad request", &[text, GO_BACK], details);
+    refused(ErrorCode::InvalidRequest.as_str(), why.to_owned(), page)
 }
 
 /// The form or link is of another browser, another session, or too old. Which of them is not said.
 pub(super) fn start_again(caller: &Caller) -> Response {
     let text = "This page is too old, or was begun in another browser. Nothing was allowed.";
-    error(caller, StatusCode::BAD_REQUEST, "Please start again", &[text, GO_BACK], Vec::new())
+    let page = error(caller, StatusCode::BAD_REQUEST, "Please start again", &[text, GO_BACK], Vec::new());
+    refused("page.stale", "the form or link is of another browser or session, or too old", page)
 }
 
 /// The question was answered before.
 pub(super) fn answered(caller: &Caller) -> Response {
     let text = "You have answered this already. Go back to the app; if it is not connected, connect again from there.";
-    error(caller, StatusCode::BAD_REQUEST, "Already answered", &[text], Vec::new())
+    let page = error(caller, StatusCode::BAD_REQUEST, "Already answered", &[text], Vec::new());
+    refused("page.answered", "the question was answered before", page)
 }
 
 /// Too much from one address.
@@ -98,7 +111,7 @@ pub(super) fn before_redirect(caller: &Caller, snapshot: &Snapshot, error: &Redi
         link: Some((redirect::failed(snapshot, error), format!("Go back to {host}"))),
         is_error: true,
     };
-    pages::answer(StatusCode::BAD_REQUEST, &page, None)
+    error.refusal().mark(pages::answer(StatusCode::BAD_REQUEST, &page, None))
 }
 
 /// Logged out.
@@ -124,7 +137,18 @@ pub(super) fn error(
     details.push(("request".to_owned(), caller.request.clone()));
     let text = text.iter().map(|&paragraph| paragraph.to_owned()).collect();
     let page = Message { title: title.to_owned(), text, details, link: None, is_error: true };
-    pages::answer(status, &page, None)
+    // What can be said more exactly is, by whoever asked for this page.
+    let code = match status {
+        StatusCode::TOO_MANY_REQUESTS => ErrorCode::SlowDown,
+        StatusCode::SERVICE_UNAVAILABLE => ErrorCode::TemporarilyUnavailable,
+        _ => ErrorCode::InvalidRequest,
+    };
+    refused(code.as_str(), title.to_owned(), pages::answer(status, &page, None))
+}
+
+/// The page, with what is recorded of it.
+fn refused(code: &'static str, detail: impl Into<Cow<'static, str>>, page: Response) -> Response {
+    Refusal { code, detail: detail.into() }.mark(page)
 }
 
 fn shown(text: &str) -> String {

@@ -9,7 +9,7 @@ use super::client_authentication::authenticate;
 use super::error::{OAuthError, no_store};
 use super::post::Post;
 use super::token::is_subject_current;
-use super::{Shared, document, record};
+use super::{Shared, document};
 use crate::audit::sha256;
 use crate::identity;
 use crate::snapshot::Snapshot;
@@ -26,10 +26,7 @@ pub(super) async fn post(State(shared): State<Shared>, post: Result<Post, OAuthE
     };
     match introspect(&shared, &post).await {
         Ok(answer) => no_store(document(StatusCode::OK, &answer)),
-        Err(error) => {
-            record::refused(&shared, &post.caller, &error);
-            error.into_response()
-        }
+        Err(error) => error.into_response(),
     }
 }
 

@@ -233,6 +233,7 @@ pub(super) async fn log_out(
             if let Err(error) = shared.store.end_browser_session(logged_in.session.digest).await {
                 return unavailable(error);
             }
+            record::logged_out(&shared, &snapshot, &caller, &logged_in.person.name);
         }
     }
     let mut response = error_pages::logged_out();

@@ -28,6 +28,7 @@ mod protected_resource;
 mod record;
 mod redirect;
 mod refresh_token;
+mod refusal;
 mod register;
 mod request;
 mod resource;
@@ -151,6 +152,7 @@ pub fn router(shared: Shared) -> Router {
         .route(pages::ICON_PATH, get(|| async { pages::icon() }))
         .fallback(|| async { not_found() })
         .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(shared.clone(), refusal::write_down))
         .layer(axum::middleware::from_fn(caller::remember))
         .with_state(shared)
 }

@@ -3,6 +3,7 @@
 use super::Shared;
 use super::browser::LoggedIn;
 use super::error::{ErrorCode, OAuthError};
+use super::refusal::Refusal;
 use super::request::Request;
 use crate::audit::{Durability, Event, Kind, Subject, Who};
 use crate::identity::PasswordError;
@@ -34,7 +35,16 @@ pub(super) fn login_succeeded(shared: &Shared, snapshot: &Snapshot, caller: &Cal
     });
 }
 
-/// Somebody has not. What they typed as a name is recorded only if it is one: people type passwords there.
+/// A person has logged out.
+pub(super) fn logged_out(shared: &Shared, snapshot: &Snapshot, caller: &Caller, name: &str) {
+    let peer = address(caller);
+    shared.audit.record_later(Event {
+        principal: Some(person(snapshot, name, BROWSER, None)),
+        ..event(Kind::LoginEnded, snapshot, caller, peer.as_deref())
+    });
+}
+
+/// Somebody has failed to log in. What they typed as a name is recorded only if it is one: people type passwords there.
 pub(super) fn login_failed(shared: &Shared, snapshot: &Snapshot, caller: &Caller, name: &str, error: &PasswordError) {
     let peer = address(caller);
     let code = match error {
@@ -82,7 +92,17 @@ pub(super) fn revoked(shared: &Shared, snapshot: &Snapshot, caller: &Caller, gra
     });
 }
 
-/// Writes down what was done with a grant at an endpoint for machines, and waits until it is written.
+/// A login has taken the place of an idle one. It is done already, so nobody waits for the record.
+pub(super) fn displaced(shared: &Shared, snapshot: &Snapshot, caller: &Caller, grant: &Grant) {
+    let peer = address(caller);
+    shared.audit.record_later(Event {
+        principal: Some(person(snapshot, grant.subject.name(), &grant.client, Some(&grant.id))),
+        detail: Some("a newer login took its place"),
+        ..event(Kind::TokenRevoked, snapshot, caller, peer.as_deref())
+    });
+}
+
+/// Writes down what is done with a grant at an endpoint for machines, and waits until it is written.
 ///
 /// # Errors
 /// When it could not be written. The client then gets no token.
@@ -107,12 +127,12 @@ pub(super) async fn of_grant(shared: &Shared, kind: Kind, caller: &Caller, grant
     })
 }
 
-/// Writes down that a client was refused at an endpoint for machines. Strangers cannot fill the log with it.
-pub(super) fn refused(shared: &Shared, caller: &Caller, error: &OAuthError) {
+/// Writes down that a page or endpoint has refused a request. Strangers cannot fill the log with it.
+pub(super) fn refused(shared: &Shared, caller: &Caller, refusal: &Refusal) {
     let (peer, snapshot) = (address(caller), shared.snapshots.load_full());
     shared.audit.record_stranger(Event {
-        code: Some(error.code.as_str()),
-        detail: Some(error.description),
+        code: Some(refusal.code),
+        detail: Some(&refusal.detail),
         ..event(Kind::Refused, &snapshot, caller, peer.as_deref())
     });
 }

@@ -42,6 +42,11 @@ pub(super) fn failed(snapshot: &Snapshot, error: &RedirectError) -> String {
     url(snapshot, &error.redirect_uri, error.state.as_deref(), &more)
 }
 
+/// To a client, with an error that nobody has been asked about.
+pub(super) fn refused(snapshot: &Snapshot, error: &RedirectError) -> Response {
+    error.refusal().mark(to_client(&failed(snapshot, error)))
+}
+
 /// What the URI has already stays as it is; `state` and `iss` go along each time.
 fn url(snapshot: &Snapshot, redirect_uri: &str, state: Option<&str>, more: &[(&str, &str)]) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());

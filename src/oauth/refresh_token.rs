@@ -51,10 +51,19 @@ pub(super) async fn refresh(shared: &Shared, post: &Post, client: &Client) -> Re
     }
     let scopes = scope::narrowed(&grant.scopes, post.form.get("scope"))?;
     check_resource(&snapshot, post.form.get("resource"), &grant.resource)?;
+    let now_ms = shared.clock.unix_ms();
+    let is_open = found.used_at_ms.is_none() && grant.revoked.is_none() && now_ms < found.expires_at_ms;
+    if is_open {
+        // Before the token is used up: whoever is told to try again must not be taken for a thief when they do.
+        record::of_grant(shared, Kind::TokenRefreshed, &post.caller, grant).await?;
+    }
     let refreshed = rotate(shared, &snapshot, post, text, grant).await?;
     // As it is now: its end has moved, and it may have been revoked meanwhile.
     let grant = shared.store.grant(&grant.id).await?.filter(|grant| grant.revoked.is_none()).ok_or(does_not_hold())?;
-    record::of_grant(shared, Kind::TokenRefreshed, &post.caller, &grant).await?;
+    if !is_open {
+        // The same successor once more; until here it might have been a replay.
+        record::of_grant(shared, Kind::TokenRefreshed, &post.caller, &grant).await?;
+    }
     token::issue(shared, &snapshot, &grant, scopes.into(), Some(refreshed))
 }
 

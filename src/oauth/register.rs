@@ -57,15 +57,15 @@ pub(super) async fn post(
     }
     let metadata = match read(&headers, &body) {
         Ok(metadata) => metadata,
-        Err(error) => return refuse(&shared, &caller, error),
+        Err(error) => return error.into_response(),
     };
     // What is refused anyway costs nothing.
     if let Err(wait) = shared.registrations.0.take(caller.address) {
-        return slow_down(&shared, &caller, wait);
+        return slow_down(wait);
     }
     match insert(&shared, &caller, &metadata).await {
         Ok(answer) => no_store(document(StatusCode::CREATED, &Value::Object(answer))),
-        Err(error) => refuse(&shared, &caller, error),
+        Err(error) => error.into_response(),
     }
 }
 
@@ -163,21 +163,9 @@ fn unfit(description: &'static str) -> OAuthError {
     OAuthError::new(ErrorCode::InvalidClientMetadata, description)
 }
 
-fn refuse(shared: &Shared, caller: &Caller, error: OAuthError) -> Response {
-    let peer = caller.address.map(|address| address.to_string());
-    shared.audit.record_stranger(Event {
-        request: Some(&caller.request),
-        peer: peer.as_deref(),
-        code: Some(error.code.as_str()),
-        detail: Some(error.description),
-        ..Event::new(Kind::Refused)
-    });
-    error.into_response()
-}
-
-fn slow_down(shared: &Shared, caller: &Caller, wait: Duration) -> Response {
+fn slow_down(wait: Duration) -> Response {
     let error = OAuthError::new(ErrorCode::SlowDown, "too many clients register at the moment; try again later");
-    let mut response = refuse(shared, caller, error);
+    let mut response = error.into_response();
     response.headers_mut().insert(header::RETRY_AFTER, (wait.as_secs() + 1).into());
     response
 }

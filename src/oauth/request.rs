@@ -5,6 +5,7 @@
 
 use super::client::{Client, NotFound, Origin};
 use super::form::Form;
+use super::refusal::Refusal;
 use super::{Shared, resource, scope};
 use crate::redirect_uri;
 use crate::snapshot::Snapshot;
@@ -88,6 +89,15 @@ pub(super) struct RedirectError {
     pub(super) client: String,
     /// Whether people may be sent there without having seen where that is.
     pub(super) is_trusted: bool,
+}
+
+// === impl RedirectError ===
+
+impl RedirectError {
+    /// What is recorded of it.
+    pub(super) fn refusal(&self) -> Refusal {
+        Refusal { code: self.code, detail: self.description.clone().into() }
+    }
 }
 
 // === impl Request ===

@@ -25,10 +25,7 @@ pub(super) async fn post(State(shared): State<Shared>, post: Result<Post, OAuthE
         //# The authorization server responds with HTTP status code 200 if the token has been revoked successfully or
         //# if the client submitted an invalid token.
         Ok(()) => no_store(StatusCode::OK.into_response()),
-        Err(error) => {
-            record::refused(&shared, &post.caller, &error);
-            error.into_response()
-        }
+        Err(error) => error.into_response(),
     }
 }
 

@@ -31,10 +31,7 @@ pub(super) async fn post(State(shared): State<Shared>, post: Result<Post, OAuthE
     };
     match tokens(&shared, &post).await {
         Ok(tokens) => tokens.into_response(),
-        Err(error) => {
-            record::refused(&shared, &post.caller, &error);
-            error.into_response()
-        }
+        Err(error) => error.into_response(),
     }
 }
 

@@ -15,7 +15,8 @@ use axum::Router;
 use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
-    ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING, VARY,
+    ACCESS_CONTROL_REQUEST_HEADERS, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, STRICT_TRANSPORT_SECURITY,
+    TRANSFER_ENCODING, VARY,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use pingora::apps::ReusedHttpStream;
@@ -354,10 +355,14 @@ impl Exchange {
         self.session.write_response_header(Box::new(head)).await.map_err(|_| Gone)
     }
 
-    /// On every answer of ours: its name, and what scripts of an allowed origin need to read it.
+    /// On every answer of ours: its name, that it is had over https only, and what scripts of an allowed origin need to read it.
     fn common_headers(&self) -> Vec<(HeaderName, HeaderValue)> {
         let id = HeaderValue::try_from(self.id.as_str()).expect("request ids are visible ASCII");
         let mut headers = vec![(REQUEST_ID, id)];
+        // Browsers are to keep to https (RFC 6797 §7.2: never said over http, where anybody could say it).
+        if self.snapshot.public_url.starts_with("https://") {
+            headers.push((STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000")));
+        }
         if let Some(origin) = &self.origin {
             headers.push((ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone()));
             headers.push((ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED));

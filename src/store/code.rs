@@ -83,6 +83,17 @@ impl Store {
         }
     }
 
+    /// Whether the code would become a grant at this time, in milliseconds since the Unix epoch. Somebody may be faster:
+    /// it is [`Store::redeem_code`] that decides.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn is_code_open(&self, digest: [u8; 32], now_ms: i64) -> Result<bool, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.is_code_open(digest, now_ms).await,
+        }
+    }
+
     /// Counts a try that was wrong. After [`MAX_WRONG_TRIES`] of them the code is over.
     ///
     /// # Errors

@@ -371,3 +371,26 @@ fn as_05_over_https_cookies_are_bound_to_the_host() {
     let names: Vec<&str> = browser.cookies().iter().map(|(name, _)| name.as_str()).collect();
     assert!(names.len() >= 3 && names.iter().all(|name| name.starts_with("__Host-")), "{names:?}");
 }
+
+#[test]
+fn as_05_over_https_browsers_are_told_to_keep_to_it_with_every_answer() {
+    let recorder = Recorder::start();
+    let yaml = in_front_of(&recorder.url(), RULES);
+    let top = "public_url: https://gw.example.test\nbehind_proxy: { from: [127.0.0.1/32] }";
+    let (https, http) = (Gateway::start(&format!("{top}\n{yaml}")), Gateway::start(&yaml));
+    let call = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
+
+    for request in [
+        Request::get("/login"),
+        Request::get("/authorize"),
+        Request::get("/.well-known/oauth-authorization-server"),
+        Request::get("/nowhere"),
+        Request::post("/token"),
+        Request::mcp("/mcp/up", call),
+    ] {
+        let (told, plain) = (request.send(https.agent), request.send(http.agent));
+        let target = request.parts().1;
+        assert_eq!(told.header("strict-transport-security"), Some("max-age=31536000"), "{target}");
+        assert_eq!(plain.header("strict-transport-security"), None, "{target}");
+    }
+}

@@ -22,6 +22,7 @@ mod races;
 mod real_clients;
 mod redirect_uris;
 mod refresh;
+mod refusals;
 mod register;
 mod revocation;
 mod scripts;

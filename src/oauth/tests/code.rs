@@ -292,3 +292,20 @@ async fn a_login_beyond_the_limit_ends_the_one_that_was_idle_for_longest() {
     assert_eq!(ended.revoked.unwrap().by, "newer login");
     assert_eq!(world.grants().await.iter().filter(|grant| grant.revoked.is_none()).count(), MAX_GRANTS_OF_ONE_SUBJECT);
 }
+
+/// What cannot be recorded is not done, and costs nothing: the client is told to try again, and may.
+#[tokio::test]
+async fn a_redemption_that_cannot_be_recorded_leaves_the_code_as_good_as_it_was() {
+    let world = World::new().await;
+    world.code("code").await;
+
+    let outage = world.break_the_log();
+    world.redeem("code", &[]).await.is_error(503, "temporarily_unavailable");
+    assert_eq!(world.grants().await, []);
+    world.mend_the_log(outage).await;
+
+    let answer = world.redeem("code", &[]).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(world.is_accepted(&answer.text("access_token")).await);
+    assert!(!world.events(&[]).contains(&"token.replayed".to_owned()));
+}

@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use pingora::connectors::http::Connector;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
@@ -36,6 +37,12 @@ struct World {
     clock: Clock,
     shared: Shared,
     router: Router,
+}
+
+/// Where the audit log belongs, and where it is instead.
+struct Outage {
+    log: PathBuf,
+    away: PathBuf,
 }
 
 /// What a client got.
@@ -80,8 +87,12 @@ fn hash(n: u8) -> String {
 }
 
 fn compile(dir: &TempDir, people: &[(&str, &str)]) -> Snapshot {
+    compile_text(dir, &yaml(people))
+}
+
+fn compile_text(dir: &TempDir, yaml: &str) -> Snapshot {
     let file = dir.path().join("gateway.yaml");
-    std::fs::write(&file, yaml(people)).unwrap();
+    std::fs::write(&file, yaml).unwrap();
     let loaded = config::read(&file).unwrap_or_else(|problems| panic!("{problems}"));
     let listening = SocketAddr::from(([127, 0, 0, 1], 8080));
     let around = Surroundings { listening, previous: None };
@@ -111,6 +122,16 @@ impl World {
     /// Puts another configuration in force, with these people.
     fn reload(&self, people: &[(&str, &str)]) {
         self.shared.snapshots.store(Arc::new(compile(&self.dir, people)));
+    }
+
+    /// Puts a configuration in force that has no route `up`.
+    fn reload_without_up(&self) {
+        let text = yaml(&[("alice", &hash(1)), ("bob", &hash(2))]);
+        let gone = "  up: { http: { url: \"http://127.0.0.1:1/mcp\" } }\n";
+        let rule = "    - { name: deploy, tools: [\"up/deploy\"], who: { scopes: [deploy] }, allow: {} }\n";
+        assert!(text.contains(gone) && text.contains(rule));
+        let text = text.replace(gone, "").replace(rule, "");
+        self.shared.snapshots.store(Arc::new(compile_text(&self.dir, &text)));
     }
 
     /// A code as `/authorize` writes it: for `alice`, `app`, route `up` and scopes `mcp` and `deploy`.
@@ -185,6 +206,28 @@ impl World {
         self.shared.store.grants().await.unwrap()
     }
 
+    /// Puts something in the way of the audit log. Nobody has noticed yet: it counts as available.
+    fn break_the_log(&self) -> Outage {
+        let (log, away) = (self.dir.path().join("data/audit"), self.dir.path().join("away"));
+        std::fs::rename(&log, &away).unwrap();
+        std::fs::write(&log, "").unwrap();
+        assert!(self.shared.audit.is_available());
+        Outage { log, away }
+    }
+
+    /// Takes it out of the way, and waits until the log has mended itself.
+    async fn mend_the_log(&self, Outage { log, away }: Outage) {
+        std::fs::remove_file(&log).unwrap();
+        std::fs::rename(&away, &log).unwrap();
+        for _ in 0..3_000 {
+            if self.shared.audit.is_available() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the log has not mended itself");
+    }
+
     /// The kinds of events in the audit log, and that none of these secrets is in it.
     fn events(&self, secrets: &[&str]) -> Vec<String> {
         // What was recorded without waiting is written when the next one is that was waited for.
@@ -215,6 +258,7 @@ impl Answer {
         assert!(self.text("error_description").chars().all(is_allowed), "{self:?}");
         assert_eq!(self.headers[header::CACHE_CONTROL], "no-store");
         assert!(self.body.get("access_token").is_none());
+        assert_eq!(self.headers.contains_key(header::RETRY_AFTER), matches!(status, 429 | 503), "{self:?}");
     }
 }
 

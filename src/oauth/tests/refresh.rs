@@ -223,3 +223,42 @@ async fn of_fifty_refreshes_at_once_all_get_the_one_successor() {
     assert_eq!(successors.len(), 1);
     assert_eq!(world.refresh(&successors[0], &[]).await.status, 200);
 }
+
+/// What cannot be recorded is not done, and costs nothing: the client is told to try again, and may.
+#[tokio::test]
+async fn a_refresh_that_cannot_be_recorded_leaves_the_token_as_good_as_it_was() {
+    let world = World::new().await;
+    let (_, refresh) = world.log_in("code").await;
+
+    let outage = world.break_the_log();
+    world.refresh(&refresh, &[]).await.is_error(503, "temporarily_unavailable");
+    world.clock.advance_ms(2 * RETRY_WINDOW_MS);
+    world.refresh(&refresh, &[]).await.is_error(503, "temporarily_unavailable");
+    world.mend_the_log(outage).await;
+
+    let answer = world.refresh(&refresh, &[]).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert_eq!(world.refresh(&answer.text("refresh_token"), &[]).await.status, 200);
+    assert_eq!(world.grants().await[0].revoked, None);
+    assert!(!world.events(&[&refresh]).contains(&"token.replayed".to_owned()));
+}
+
+/// What is gone may come back; until then there is nothing to have a token for.
+#[tokio::test]
+async fn a_code_or_refresh_token_for_a_route_that_is_gone_is_refused_and_costs_nothing() {
+    let world = World::new().await;
+    let (_, refresh) = world.log_in("code").await;
+    world.code("another").await;
+
+    world.reload_without_up();
+    for resource in ["", RESOURCE] {
+        world.redeem("another", &[("resource", resource)]).await.is_error(400, "invalid_target");
+        let refused = world.refresh(&refresh, &[("resource", resource)]).await;
+        refused.is_error(400, "invalid_target");
+        assert!(refused.text("error_description").contains("not behind this gateway any more"), "{refused:?}");
+    }
+
+    world.reload(&[("alice", &hash(1)), ("bob", &hash(2))]);
+    assert_eq!(world.refresh(&refresh, &[]).await.status, 200);
+    assert_eq!(world.redeem("another", &[]).await.status, 200);
+}

@@ -46,10 +46,13 @@ pub(crate) async fn a_code_reads_back_whole_and_the_first_of_two_stays(here: Sto
 
 pub(crate) async fn a_code_becomes_one_grant_with_its_refresh_token(here: Store, there: Store) {
     here.insert_code(code(1)).await.unwrap();
+    assert!(there.is_code_open([1; 32], 1_999).await.unwrap());
+    assert!(!there.is_code_open([1; 32], 2_000).await.unwrap());
 
     let redeemed = there.redeem_code(redemption(1, "g1")).await.unwrap();
 
     assert_eq!(redeemed, Redeemed::Granted { displaced: None });
+    assert!(!here.is_code_open([1; 32], 1_000).await.unwrap());
     assert_eq!(here.grant("g1").await.unwrap(), Some(redemption(1, "g1").grant));
     let token = here.refresh_token([101; 32]).await.unwrap().unwrap();
     assert_eq!((&*token.grant.id, token.expires_at_ms, token.used_at_ms), ("g1", 30 * DAY_MS, None));
@@ -77,6 +80,7 @@ pub(crate) async fn a_code_that_is_unknown_late_or_tried_too_often_becomes_nothi
     }
 
     for n in [1, 2, 3] {
+        assert!(!here.is_code_open([n; 32], 1_000).await.unwrap(), "code {n}");
         assert_eq!(here.redeem_code(redemption(n, "g1")).await.unwrap(), Redeemed::Over, "code {n}");
     }
 

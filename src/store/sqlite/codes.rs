@@ -19,6 +19,12 @@ struct State {
     redeemed_for: Option<Arc<str>>,
 }
 
+impl State {
+    fn is_in_time(&self, now_ms: i64) -> bool {
+        now_ms < self.expires_at_ms && self.wrong_tries < MAX_WRONG_TRIES
+    }
+}
+
 impl Sqlite {
     pub(in crate::store) async fn insert_code(&self, code: Code) -> Result<(), Error> {
         self.write(move |connection| {
@@ -44,6 +50,15 @@ impl Sqlite {
             .run(move |reader| {
                 let sql = format!("SELECT {COLUMNS} FROM codes WHERE digest = ?");
                 Ok(reader.connection.prepare_cached(&sql)?.query_row([digest], read).optional()?)
+            })
+            .await
+    }
+
+    pub(in crate::store) async fn is_code_open(&self, digest: [u8; 32], now_ms: i64) -> Result<bool, Error> {
+        self.reader
+            .run(move |reader| {
+                let state = state(&reader.connection, &digest)?;
+                Ok(state.is_some_and(|state| state.redeemed_for.is_none() && state.is_in_time(now_ms)))
             })
             .await
     }
@@ -74,7 +89,7 @@ fn redeem(connection: &Connection, redemption: &Redemption) -> Result<Redeemed, 
         grants::revoke(connection, &grant, REPLAY, now_ms)?;
         return Ok(Redeemed::Replayed { grant });
     }
-    if now_ms >= state.expires_at_ms || state.wrong_tries >= MAX_WRONG_TRIES {
+    if !state.is_in_time(now_ms) {
         return Ok(Redeemed::Over);
     }
     let displaced = grants::make_room(connection, grant)?;
