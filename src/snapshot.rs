@@ -326,6 +326,11 @@ impl Guard {
         seen.to_canonical()
     }
 
+    /// Our names, as a request's `Host` has them.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
     /// Whether a request's `Host` is one of our names. Compared as written, but for the case of letters.
     pub fn is_host(&self, host: &str) -> bool {
         self.hosts.iter().any(|ours| ours.eq_ignore_ascii_case(host))

@@ -312,6 +312,14 @@ fn lost(error: pingora::BError) -> Error {
 
 // === impl Authorities ===
 
+/// The same certificates in the same order.
+impl PartialEq for Authorities {
+    fn eq(&self, other: &Authorities) -> bool {
+        let der = |one: &'_ CaType| one.iter().map(|it| it.borrow_raw_cert().clone()).collect::<Vec<_>>();
+        Arc::ptr_eq(&self.0, &other.0) || der(&self.0) == der(&other.0)
+    }
+}
+
 impl fmt::Debug for Authorities {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Authorities({})", self.0.len())

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::client_metadata::{AuthMethod, Metadata};
+use super::documents::Meanwhile;
 use super::metadata_document;
 use crate::audit::sha256;
 use crate::identity::{ConfiguredClient, PublicKeys, is_client_id};
@@ -96,6 +97,19 @@ impl Client {
     /// # Errors
     /// [`NotFound`].
     pub(super) async fn find(shared: &Shared, id: &str) -> Result<Client, NotFound> {
+        Client::find_meanwhile(shared, id, Meanwhile::Nothing).await
+    }
+
+    /// Finds the client of this id, which shows something that it has been given: it stays who it was while the host of
+    /// its document is down.
+    ///
+    /// # Errors
+    /// [`NotFound`].
+    pub(super) async fn find_again(shared: &Shared, id: &str) -> Result<Client, NotFound> {
+        Client::find_meanwhile(shared, id, Meanwhile::LastSaid).await
+    }
+
+    async fn find_meanwhile(shared: &Shared, id: &str, meanwhile: Meanwhile) -> Result<Client, NotFound> {
         if !is_client_id(id) {
             return Err(NotFound::Unknown);
         }
@@ -107,7 +121,7 @@ impl Client {
             if !metadata_document::is_enabled(&snapshot) {
                 return Err(NotFound::Unknown);
             }
-            return shared.documents.client(&snapshot, id).await;
+            return shared.documents.client(shared, &snapshot, id, meanwhile).await;
         }
         match shared.store.client(id).await {
             Ok(Some(registered)) => Client::of_registration(&registered),

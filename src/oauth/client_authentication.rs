@@ -38,7 +38,7 @@ pub(super) async fn authenticate(shared: &Shared, headers: &HeaderMap, form: &Fo
 
 async fn identify(shared: &Shared, headers: &HeaderMap, form: &Form) -> Result<Client, OAuthError> {
     let (id, shown) = shown(headers, form)?;
-    let client = Client::find(shared, &id).await.map_err(|why| match why {
+    let client = Client::find_again(shared, &id).await.map_err(|why| match why {
         // Some clients begin anew when they see this, which is what they should do.
         NotFound::Unknown => OAuthError::invalid_client("this client is not known here; it has to register again"),
         NotFound::Document(_) => OAuthError::invalid_client("the metadata document of this client cannot be used"),
@@ -150,8 +150,9 @@ async fn check_assertion(shared: &Shared, client: &Client, set: &KeySet, asserti
         KeySet::Given(keys) => Arc::clone(keys),
         KeySet::At(url) => {
             let kid = client_named_in_assertion(assertion).and_then(|claimed| claimed.kid);
-            shared.documents.keys(&snapshot, url, kid.as_deref()).await.map_err(|why| match why {
-                Failure::Unusable(why) => {
+            let keys = shared.documents.keys(shared, &snapshot, &client.id, url, kid.as_deref()).await;
+            keys.map_err(|why| match why {
+                Failure::Unusable(why) | Failure::Missing(why) => {
                     tracing::info!(client = &*client.id, %why, "the keys of a client cannot be used");
                     OAuthError::invalid_client("the keys at the jwks_uri of this client cannot be used")
                 }

@@ -217,6 +217,7 @@ async fn write(
         given_at_ms: decided_at_ms,
     };
     shared.store.insert_consent(consent).await?;
+    shared.documents.remember(shared, client).await;
     let code = Code {
         digest: digest::digest(&digest::SHA256, code.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes"),
         issuer: Arc::clone(&snapshot.public_url),

@@ -19,6 +19,8 @@ const USUAL: Duration = Duration::from_secs(60 * 60);
 pub(super) enum Failure {
     /// What is there cannot be used; why, for people.
     Unusable(String),
+    /// What was asked for is not there; why, for people. It may be back tomorrow.
+    Missing(String),
     /// It could not be had now; why, for the log.
     Unavailable(String),
 }
@@ -43,6 +45,8 @@ struct Kept<T> {
     value: Arc<T>,
     fetched_at: Instant,
     until: Instant,
+    /// Somebody counts on it: it goes last.
+    is_needed: bool,
 }
 
 /// Somebody waits for a fetch. The last to go takes it off the list, whether it came about or was given up.
@@ -105,6 +109,13 @@ impl<T> Fetches<T> {
         result.await.clone()
     }
 
+    /// Lets it be among the last to go for another one.
+    pub(super) fn need(&self, url: &str) {
+        if let Some(kept) = self.state().kept.get_mut(url) {
+            kept.is_needed = true;
+        }
+    }
+
     fn keep(&self, url: &str, value: &Arc<T>, lifetime: Duration) {
         let now = Instant::now();
         let mut state = self.state();
@@ -112,10 +123,12 @@ impl<T> Fetches<T> {
             state.kept.retain(|_, kept| now < kept.until);
         }
         if state.kept.len() >= self.capacity && !state.kept.contains_key(url) {
-            let oldest = state.kept.iter().min_by_key(|(_, kept)| kept.fetched_at).map(|(url, _)| url.clone());
+            let oldest =
+                state.kept.iter().min_by_key(|(_, kept)| (kept.is_needed, kept.fetched_at)).map(|(url, _)| url.clone());
             oldest.and_then(|url| state.kept.remove(&url));
         }
-        let kept = Kept { value: Arc::clone(value), fetched_at: now, until: now + lifetime };
+        let is_needed = state.kept.get(url).is_some_and(|before| before.is_needed);
+        let kept = Kept { value: Arc::clone(value), fetched_at: now, until: now + lifetime, is_needed };
         state.kept.insert(url.to_owned(), kept);
     }
 
@@ -229,7 +242,14 @@ mod tests {
         let kept = |url| fetches.kept(url).is_some();
         assert_eq!(["a", "b", "c"].map(kept), [false, true, true]);
 
+        // What somebody needs stays, whatever strangers ask for.
+        fetches.need("b");
+        for url in ["d", "e"] {
+            fetch(&fetches, url, Ok(1), &n).await.unwrap();
+        }
+        assert_eq!(["b", "c", "d", "e"].map(kept), [true, false, false, true]);
+
         tokio::time::advance(SHORTEST).await;
-        assert_eq!(["a", "b", "c"].map(kept), [false, false, false]);
+        assert_eq!(["a", "b", "e"].map(kept), [false, false, false]);
     }
 }

@@ -1,51 +1,13 @@
 //! Clients whose id is the URL of a document about them (draft-ietf-oauth-client-id-metadata-document): the host of the
-//! URL vouches for what the document says.
-//!
-//! A stranger names the URL, so everything about the fetch is bounded: where it may lead (`crate::fetch`), its size and
-//! time, how many there are at once, and how many for one address. Good documents are kept, failures are not.
+//! URL vouches for what the document says. Here is what a document may say and where it may be; `documents` fetches it.
 
-use super::budget::{Budget, Rate};
-use super::caller;
-use super::client::{Authentication, Client, KeySet, NotFound, Origin};
+use super::client::{Authentication, Client, KeySet, Origin};
 use super::client_metadata::{self, AuthMethod, Metadata, member, text, texts};
-use super::fetches::{Failure, Fetches, lifetime};
-use crate::fetch::{self, Fetcher, Get, Reach};
+use crate::fetch::Reach;
 use crate::identity::PublicKeys;
 use crate::snapshot::Snapshot;
 use serde_json::{Map, Value};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use tokio::sync::Semaphore;
 use url::{Host, Url};
-
-/// In bytes (draft-ietf-oauth-client-id-metadata-document §6.6).
-const LARGEST: usize = 5 * 1024;
-/// In bytes, of a key set: keys come with certificates.
-const LARGEST_KEY_SET: usize = 64 * 1024;
-/// From looking up the name to the last byte.
-const LIMIT: Duration = Duration::from_secs(5);
-/// Documents that are kept. Known clients are a few dozen.
-const MAX_KEPT: usize = 256;
-/// Fetches at once.
-const MAX_AT_ONCE: usize = 16;
-/// For one address. A person who logs in causes one, or none.
-const EACH: Rate = Rate { burst: 10, every: Duration::from_secs(6) };
-/// For all of them.
-const ALL: Rate = Rate { burst: 60, every: Duration::from_secs(1) };
-/// A key that is not in the set may be new; it is looked for again no more often than this.
-const ASKED_AGAIN: Duration = Duration::from_secs(60);
-
-/// Documents and key sets of clients, as far as they are known.
-#[derive(Debug)]
-pub(super) struct Documents {
-    fetcher: Fetcher,
-    clients: Fetches<Client>,
-    keys: Fetches<PublicKeys>,
-    budget: Budget,
-    at_once: Semaphore,
-    /// Under which configuration they were fetched; under another, other places may be good.
-    under: Mutex<String>,
-}
 
 /// Whether such clients are known at all; else the metadata do not say so either.
 pub(super) fn is_enabled(snapshot: &Snapshot) -> bool {
@@ -57,114 +19,8 @@ pub(super) fn is_url(id: &str) -> bool {
     id.starts_with("https://")
 }
 
-// === impl Documents ===
-
-impl Documents {
-    /// Knows none yet.
-    pub(super) fn new(fetcher: Fetcher) -> Documents {
-        Documents {
-            fetcher,
-            clients: Fetches::new(MAX_KEPT),
-            keys: Fetches::new(MAX_KEPT),
-            budget: Budget::new(EACH, ALL),
-            at_once: Semaphore::new(MAX_AT_ONCE),
-            under: Mutex::new(String::new()),
-        }
-    }
-
-    /// The client that the document at this URL describes.
-    pub(super) async fn client(&self, snapshot: &Snapshot, id: &str) -> Result<Client, NotFound> {
-        let url = check_id(id, snapshot).map_err(NotFound::Document)?;
-        self.forget_if_changed(snapshot);
-        if let Some(client) = self.clients.kept(id) {
-            return Ok((*client).clone());
-        }
-        let fetch = async {
-            let document = self.get(snapshot, &url, LARGEST).await?;
-            let client = read(id, &document.body).map_err(Failure::Unusable)?;
-            // Said now, not when the client wants its token.
-            if let Authentication::Keys { set: KeySet::At(keys), .. } = &client.authentication {
-                place(keys, snapshot).map_err(|why| Failure::Unusable(format!("its jwks_uri {why}")))?;
-            }
-            Ok((client, lifetime(&document.cache_control)))
-        };
-        match self.clients.fetch(id, fetch).await {
-            Ok(client) => Ok((*client).clone()),
-            Err(Failure::Unusable(why)) => {
-                tracing::debug!(%why, "a client's metadata document cannot be used");
-                Err(NotFound::Document(why))
-            }
-            Err(Failure::Unavailable(why)) => {
-                tracing::info!(%why, "a client's metadata document cannot be had");
-                Err(NotFound::Unavailable)
-            }
-        }
-    }
-
-    /// The keys at the `jwks_uri` of a document, with one of this name among them if there is one.
-    pub(super) async fn keys(
-        &self,
-        snapshot: &Snapshot,
-        url: &Url,
-        kid: Option<&str>,
-    ) -> Result<Arc<PublicKeys>, Failure> {
-        self.forget_if_changed(snapshot);
-        let known = self.keys.kept(url.as_str());
-        let is_recent = self.keys.age(url.as_str()).is_some_and(|age| age < ASKED_AGAIN);
-        if let Some(known) = known.filter(|keys| keys.has(kid) || is_recent) {
-            return Ok(known);
-        }
-        let fetch = async {
-            let document = self.get(snapshot, url, LARGEST_KEY_SET).await?;
-            let keys = PublicKeys::parse(&document.body).map_err(|why| Failure::Unusable(why.to_string()))?;
-            Ok((keys, lifetime(&document.cache_control)))
-        };
-        self.keys.fetch(url.as_str(), fetch).await
-    }
-
-    async fn get(&self, snapshot: &Snapshot, url: &Url, max_bytes: usize) -> Result<fetch::Document, Failure> {
-        let reach = place(url, snapshot).map_err(Failure::Unusable)?;
-        let _turn = self.at_once.try_acquire().map_err(|_| Failure::Unavailable("too many at once".to_owned()))?;
-        let wait = |_| Failure::Unavailable("too many documents are asked for".to_owned());
-        self.budget.take(caller::address()).map_err(wait)?;
-        let authorities = snapshot.document_authorities.as_ref();
-        let get = Get { url, authorities, reach, limit: LIMIT, max_bytes };
-        // Most of what a fetch is made of; on the heap, no request that causes none pays for it.
-        let document = Box::pin(self.fetcher.document(&get)).await.map_err(|why| failure(url, &why))?;
-        let is_json = document.content_type == "application/json"
-            || (document.content_type.starts_with("application/") && document.content_type.ends_with("+json"));
-        if is_json { Ok(document) } else { Err(Failure::Unusable("its content type is not JSON".to_owned())) }
-    }
-
-    fn forget_if_changed(&self, snapshot: &Snapshot) {
-        let mut under = self.under.lock().unwrap_or_else(PoisonError::into_inner);
-        if *under != snapshot.hash {
-            under.clone_from(&snapshot.hash);
-            self.clients.clear();
-            self.keys.clear();
-        }
-    }
-}
-
-/// What may be different the next time is no fault of the document.
-fn failure(url: &Url, why: &fetch::Error) -> Failure {
-    use fetch::Error;
-    let host = url.host_str().unwrap_or_default();
-    match why {
-        // Not which address, nor whether there is one: what names there are inside this network is nobody's business.
-        Error::NotPublic(_) | Error::Resolve { .. } => {
-            Failure::Unusable(format!("{host} does not lead to a public address"))
-        }
-        Error::Url(_) | Error::Port(_) | Error::TooLarge(_) | Error::Encoded => Failure::Unusable(why.to_string()),
-        Error::Status(status) if !status.is_server_error() && status.as_u16() != 429 => {
-            Failure::Unusable(why.to_string())
-        }
-        _ => Failure::Unavailable(format!("{host}: {why}")),
-    }
-}
-
 /// The URL that an id is, if it may be one (draft-ietf-oauth-client-id-metadata-document §3).
-fn check_id(id: &str, snapshot: &Snapshot) -> Result<Url, String> {
+pub(super) fn check_id(id: &str, snapshot: &Snapshot) -> Result<Url, String> {
     let said = |why: &str| Err(why.to_owned());
     let Ok(url) = Url::parse(id) else {
         return said("it is no URL");
@@ -190,7 +46,7 @@ fn check_id(id: &str, snapshot: &Snapshot) -> Result<Url, String> {
 }
 
 /// Where a URL may lead, if anywhere.
-fn place(url: &Url, snapshot: &Snapshot) -> Result<Reach, String> {
+pub(super) fn place(url: &Url, snapshot: &Snapshot) -> Result<Reach, String> {
     let settings = &snapshot.config.oauth.metadata_documents;
     let authority = authority(url);
     let is_in =
@@ -222,7 +78,7 @@ fn authority(url: &Url) -> String {
 }
 
 /// Reads a document.
-fn read(id: &str, json: &[u8]) -> Result<Client, String> {
+pub(super) fn read(id: &str, json: &[u8]) -> Result<Client, String> {
     let described = |error: super::error::OAuthError| error.description.to_owned();
     let object =
         client_metadata::object(json).map_err(|_| "it is not one JSON object, in which no name stands twice")?;

@@ -13,6 +13,7 @@ mod client_authentication;
 mod client_credentials;
 mod client_metadata;
 mod consent;
+mod documents;
 mod error;
 mod error_pages;
 mod fetches;
@@ -64,7 +65,7 @@ pub use browser::link as browser_link;
 pub use signing::Signing;
 
 use budget::{Budget, Rate};
-use metadata_document::Documents;
+use documents::Documents;
 use register::Registrations;
 use setup::Setup;
 

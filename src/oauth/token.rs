@@ -51,8 +51,10 @@ async fn tokens(shared: &Shared, post: &Post) -> Result<Tokens, OAuthError> {
         "refresh_token" => refresh_token::refresh(shared, post, &client).await?,
         _ => client_credentials::issue(shared, post, &client).await?,
     };
-    if client.origin == Origin::Registered {
-        keep(shared, &client).await;
+    match client.origin {
+        Origin::Registered => keep(shared, &client).await,
+        Origin::Document => shared.documents.remember(shared, &client).await,
+        Origin::Configured => {}
     }
     Ok(tokens)
 }

@@ -3,10 +3,12 @@
 
 mod clients;
 mod codes;
+mod documents;
 mod refresh_tokens;
 
 pub(crate) use clients::*;
 pub(crate) use codes::*;
+pub(crate) use documents::*;
 pub(crate) use refresh_tokens::*;
 
 use super::{Attempt, Error, Grant, MAX_GRANTS_OF_ONE_SUBJECT, Revocation, Revoked, Store, Subject};
@@ -37,6 +39,8 @@ macro_rules! suite {
             a_client_reads_back_whole_and_is_used_to_the_hour,
             at_the_cap_the_oldest_client_that_was_never_used_makes_room, a_client_in_use_never_makes_room,
             a_removed_client_takes_its_grants_with_it, an_assertion_is_used_once_by_whoever_is_first,
+            a_document_reads_back_as_it_was_last_fetched, documents_have_an_end_and_the_oldest_go_first,
+            a_purge_takes_old_documents_of_clients_without_a_grant,
         );
     };
     (@cases $backend:ident, $open:expr, $($case:ident),+ $(,)?) => {

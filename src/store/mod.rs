@@ -7,6 +7,7 @@
 mod browser;
 mod client;
 mod code;
+mod document;
 /// Directories and files that only their owner may read.
 pub mod files;
 mod grant;
@@ -20,6 +21,7 @@ pub(crate) mod conformance;
 pub use browser::{BrowserSession, Choice, Consent, Decided, Flow};
 pub use client::{Insertion, MAX_CLIENTS, RegisteredClient, Removal};
 pub use code::{Code, MAX_WRONG_TRIES, Redeemed, Redemption};
+pub use document::{FetchedDocument, MAX_DOCUMENTS};
 pub use grant::{Grant, LOGIN, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, NotASubject, Revoked, Subject};
 pub(crate) use grant::{is_client_id, is_user_name};
 pub use login::{Attempt, LoginState};
@@ -229,7 +231,7 @@ impl Store {
     }
 
     /// Removes grants that had expired by `at_ms` with their revocations and refresh tokens, codes and refresh tokens
-    /// that had, and failures nobody added to for a day.
+    /// that had, old documents of clients that have no grant, and failures nobody added to for a day.
     /// At most a few thousand rows at a time, so that other writers get their turn; returns how many grants went.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A host with documents of clients.
-struct Site {
-    recorder: Recorder,
+pub(super) struct Site {
+    pub(super) recorder: Recorder,
     authority: Identity,
     replies: Arc<Mutex<HashMap<String, Answer>>>,
 }
@@ -24,7 +24,7 @@ struct Site {
 type Answer = Arc<dyn Fn() -> Reply + Send + Sync>;
 
 impl Site {
-    fn start() -> Site {
+    pub(super) fn start() -> Site {
         let authority = Identity::authority("test authority");
         let recorder = Recorder::start_tls(&authority.sign(&["localhost"]), None);
         let replies: Arc<Mutex<HashMap<String, Answer>>> = Arc::default();
@@ -36,26 +36,26 @@ impl Site {
         Site { recorder, authority, replies }
     }
 
-    fn host(&self) -> String {
+    pub(super) fn host(&self) -> String {
         format!("localhost:{}", self.recorder.address().port())
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(super) fn url(&self, path: &str) -> String {
         format!("https://{}{path}", self.host())
     }
 
     /// Answers this path so from now on.
-    fn answer(&self, path: &str, answer: impl Fn() -> Reply + Send + Sync + 'static) {
+    pub(super) fn answer(&self, path: &str, answer: impl Fn() -> Reply + Send + Sync + 'static) {
         self.replies.lock().expect("nobody panics").insert(path.to_owned(), Arc::new(answer));
     }
 
-    fn json(&self, path: &str, body: &Value) {
+    pub(super) fn json(&self, path: &str, body: &Value) {
         let body = body.to_string();
         self.answer(path, move || Reply::json(body.clone()));
     }
 
     /// Publishes a document there, with these members besides, and gives the client.
-    fn publish(&self, path: &str, more: &Value) -> Client {
+    pub(super) fn publish(&self, path: &str, more: &Value) -> Client {
         let uris = json!(["http://localhost/callback", "http://127.0.0.1/callback"]);
         let mut document = json!({ "client_id": self.url(path), "client_name": "App", "redirect_uris": uris });
         for (name, value) in more.as_object().expect("members") {
@@ -66,42 +66,42 @@ impl Site {
     }
 
     /// How often this path was asked for.
-    fn n_fetches(&self, path: &str) -> usize {
+    pub(super) fn n_fetches(&self, path: &str) -> usize {
         self.recorder.requests().iter().filter(|request| request.target == path).count()
     }
 
     /// A gateway that may fetch from here.
     #[track_caller]
-    fn gateway(&self) -> Gateway {
+    pub(super) fn gateway(&self) -> Gateway {
         self.launch(&self.settings("")).start()
     }
 
-    fn settings(&self, more: &str) -> String {
+    pub(super) fn settings(&self, more: &str) -> String {
         format!("oauth: {{ metadata_documents: {{ private: [\"{}\"], ca: ca.pem{more} }} }}\n", self.host())
     }
 
-    fn launch(&self, settings: &str) -> Launch {
+    pub(super) fn launch(&self, settings: &str) -> Launch {
         let yaml = format!("{settings}{}", in_front_of("http://127.0.0.1:9/mcp", RULES));
         Launch::new(&yaml).file("ca.pem", &self.authority.cert)
     }
 }
 
-fn authorize(gateway: &Gateway, client: &Client) -> Response {
+pub(super) fn authorize(gateway: &Gateway, client: &Client) -> Response {
     Request::get(&client.ask(gateway, "up").url()).send(gateway.agent)
 }
 
-fn is_login(response: &Response) -> bool {
+pub(super) fn is_login(response: &Response) -> bool {
     response.status == 200 && response.text().contains("name=\"password\"")
 }
 
 /// Nobody is sent anywhere, and the person reads why.
 #[track_caller]
-fn is_refused(response: &Response, why: &str) {
+pub(super) fn is_refused(response: &Response, why: &str) {
     assert_eq!((response.status, response.header("location")), (400, None), "{}", response.text());
     assert!(response.text().contains(why), "{} does not say {why}", response.text());
 }
 
-fn assertion(client: &str, key: &SigningKey, issuer: &str, more: &Value) -> String {
+pub(super) fn assertion(client: &str, key: &SigningKey, issuer: &str, more: &Value) -> String {
     let mut payload = json!({ "iss": client, "sub": client, "aud": issuer, "iat": now(), "exp": now() + 60,
         "jti": format!("{:?}", std::time::Instant::now()) });
     for (name, value) in more.as_object().expect("claims") {
@@ -110,7 +110,7 @@ fn assertion(client: &str, key: &SigningKey, issuer: &str, more: &Value) -> Stri
     key.sign(&json!({ "alg": "ES256", "kid": key.kid }), &payload)
 }
 
-fn with_assertion(mut form: Vec<(String, String)>, assertion: &str) -> Vec<(String, String)> {
+pub(super) fn with_assertion(mut form: Vec<(String, String)>, assertion: &str) -> Vec<(String, String)> {
     let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
     form.push(("client_assertion_type".to_owned(), kind.to_owned()));
     form.push(("client_assertion".to_owned(), assertion.to_owned()));
@@ -119,7 +119,7 @@ fn with_assertion(mut form: Vec<(String, String)>, assertion: &str) -> Vec<(Stri
 
 /// Logs alice in, and gives the form that redeems her code.
 #[track_caller]
-fn code_of(gateway: &Gateway, client: &Client) -> Vec<(String, String)> {
+pub(super) fn code_of(gateway: &Gateway, client: &Client) -> Vec<(String, String)> {
     let asked = client.ask(gateway, "up");
     let code = client.code(gateway, "alice", &asked);
     client.redeem(&code, &asked.verifier)
@@ -439,12 +439,9 @@ fn o_15_a_document_that_says_something_else_is_consented_to_anew() {
     assert!(again.left_for.is_some_and(|to| parameter(&to, "code").is_some()), "she has said yes to this");
 
     site.publish("/meta.json", &about("Another App"));
-    // A change of the configuration lets everything that was fetched be forgotten.
-    gateway.rewrite(&format!(
-        "{}timeouts: {{ keep_alive: 61s }}\n{}",
-        site.settings(""),
-        in_front_of("http://127.0.0.1:9/mcp", RULES)
-    ));
+    // Where documents may be is another question now, so they are all asked for again.
+    let own = site.settings(&format!(", only: [\"{}\"]", site.host()));
+    gateway.rewrite(&format!("{own}{}", in_front_of("http://127.0.0.1:9/mcp", RULES)));
     gateway.reload().success();
     let asked = browser.get(&client.ask(&gateway, "up").url());
     assert_eq!(asked.left_for, None, "she is asked again");

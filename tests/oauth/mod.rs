@@ -10,6 +10,7 @@ mod conformance;
 mod consent;
 mod desk;
 mod discovery;
+mod document_outages;
 mod gallery;
 mod grants;
 mod introspection;

@@ -1,6 +1,6 @@
 //! Registered clients and used assertions, in SQL.
 
-use super::{Sqlite, grants};
+use super::{Sqlite, documents, grants};
 use crate::store::client::{TOUCHED_EVERY_MS, YOUNG_MS};
 use crate::store::{Error, Insertion, MAX_CLIENTS, RegisteredClient, Removal};
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
@@ -131,6 +131,7 @@ fn remove(connection: &Connection, id: &str, by: &str, at_ms: i64) -> Result<Rem
     let n_removed = connection.prepare_cached("DELETE FROM clients WHERE id = ?")?.execute([id])?;
     connection.prepare_cached("DELETE FROM codes WHERE client_id = ?")?.execute([id])?;
     connection.prepare_cached("DELETE FROM consents WHERE client_id = ?")?.execute([id])?;
+    documents::forget(connection, id)?;
     let mut statement = connection
         .prepare_cached("SELECT id FROM grants WHERE client_id = ? AND revoked_at IS NULL AND expires_at > ?")?;
     let grants: Vec<String> = statement.query_map((id, at_ms), |row| row.get(0))?.collect::<Result<_, _>>()?;

@@ -7,6 +7,7 @@
 mod browser;
 mod clients;
 mod codes;
+mod documents;
 mod grants;
 mod lane;
 mod logins;
@@ -118,6 +119,7 @@ impl Sqlite {
             codes::purge(connection, at_ms)?;
             refresh::purge(connection, at_ms)?;
             browser::purge(connection, at_ms)?;
+            documents::purge(connection, at_ms)?;
             grants::purge(connection, at_ms)
         })
         .await

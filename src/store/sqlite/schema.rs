@@ -59,6 +59,15 @@ const STEPS: &[&str] = &[
         used_at    INTEGER             -- when a person last consented to it, or it last got a token
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX clients_by_use ON clients (used_at, created_at);
+    -- Documents of clients that a person has let in, as last fetched: for when they cannot be had.
+    CREATE TABLE documents (
+        client_id  TEXT NOT NULL,
+        url        TEXT NOT NULL,      -- the client's id, or its jwks_uri
+        body       BLOB NOT NULL,
+        fetched_at INTEGER NOT NULL,
+        PRIMARY KEY (client_id, url)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX documents_by_age ON documents (fetched_at);
     CREATE TABLE codes (
         digest        BLOB PRIMARY KEY,
         issuer        TEXT NOT NULL,
