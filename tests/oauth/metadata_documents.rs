@@ -433,8 +433,7 @@ fn o_15_a_document_that_says_something_else_is_consented_to_anew() {
     let client = Client { redirect_uri: uri.to_owned(), ..site.publish("/meta.json", &about("App")) };
     let gateway = site.gateway();
     let mut browser = Browser::new(gateway.agent);
-    let back = browser.authorize(&client.ask(&gateway, "up").url(), "alice", &password("alice"), "allow");
-    assert!(parameter(&back, "code").is_some());
+    client.let_in(&gateway, &mut browser, "alice", &client.ask(&gateway, "up"));
     let again = browser.get(&client.ask(&gateway, "up").url());
     assert!(again.left_for.is_some_and(|to| parameter(&to, "code").is_some()), "she has said yes to this");
 

@@ -321,8 +321,8 @@ fn an_address_that_registers_without_end_has_to_wait_and_is_told_how_long() {
 }
 
 #[test]
-fn registration_that_is_off_is_not_there() {
-    let gateway = Gateway::start(&yaml("oauth: { registration: \"off\" }\n"));
+fn registration_that_is_closed_is_not_there() {
+    let gateway = Gateway::start(&yaml("oauth: { registration: closed }\n"));
     let metadata = json!({ "redirect_uris": ["https://app.example/cb"] });
     assert_eq!(register(&gateway, &metadata).status, 404);
     assert_eq!(clients(&gateway), [""; 0]);
