@@ -2,7 +2,7 @@
 
 use super::RULES;
 use crate::support::browser::{Browser, parameter};
-use crate::support::gateway::{Gateway, Launch, in_front_of, password};
+use crate::support::gateway::{Gateway, Launch, in_front_of};
 use crate::support::http::{Request, Response};
 use crate::support::issuer::{SigningKey, now};
 use crate::support::oauth::{Client, Tokens, token};
