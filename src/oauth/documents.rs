@@ -272,7 +272,8 @@ impl Documents {
         let _turn = if is_known { self.known.take() } else { self.strangers.take() }?;
         let authorities = snapshot.document_authorities.as_ref();
         let get = Get { url, authorities, reach, limit: LIMIT, max_bytes };
-        let document = self.fetcher.document(&get).await.map_err(|why| failure(url, &why))?;
+        // Most of what a fetch is made of; on the heap, so that what waits for it stays small.
+        let document = Box::pin(self.fetcher.document(&get)).await.map_err(|why| failure(url, &why))?;
         let is_json = document.content_type == "application/json"
             || (document.content_type.starts_with("application/") && document.content_type.ends_with("+json"));
         if is_json { Ok(document) } else { Err(Failure::Missing("its content type is not JSON".to_owned())) }
