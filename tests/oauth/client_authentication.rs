@@ -59,7 +59,7 @@ const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 
 fn assertion(client: &Client, key: &SigningKey, gateway: &Gateway, more: &Value) -> String {
     let mut payload = json!({ "iss": client.id, "sub": client.id, "aud": format!("http://{}", gateway.agent),
-        "iat": now(), "exp": now() + 60, "jti": format!("{:?}", std::time::Instant::now()) });
+        "iat": now(), "exp": now() + 60, "jti": portcullis::id::unguessable("") });
     for (name, value) in more.as_object().expect("claims") {
         payload[name] = value.clone();
     }

@@ -22,6 +22,8 @@ pub(super) struct Site {
 }
 
 type Answer = Arc<dyn Fn() -> Reply + Send + Sync>;
+/// The same, of one that answers in a bad way.
+type Bad = Box<dyn Fn() -> Reply + Send + Sync>;
 
 impl Site {
     pub(super) fn start() -> Site {
@@ -103,7 +105,7 @@ pub(super) fn is_refused(response: &Response, why: &str) {
 
 pub(super) fn assertion(client: &str, key: &SigningKey, issuer: &str, more: &Value) -> String {
     let mut payload = json!({ "iss": client, "sub": client, "aud": issuer, "iat": now(), "exp": now() + 60,
-        "jti": format!("{:?}", std::time::Instant::now()) });
+        "jti": portcullis::id::unguessable("") });
     for (name, value) in more.as_object().expect("claims") {
         payload[name] = value.clone();
     }
@@ -246,7 +248,7 @@ fn s_10_a_document_that_is_too_large_moved_packed_or_not_json_is_refused_and_for
     let elsewhere = site.url("/good.json");
     site.publish("/good.json", &json!({}));
     let twice = good.replacen('{', "{\"client_id\":\"https://localhost/other\",", 1);
-    let bad: Vec<(&str, Box<dyn Fn() -> Reply + Send + Sync>)> = vec![
+    let bad: Vec<(&str, Bad)> = vec![
         (
             "larger",
             Box::new({
