@@ -15,6 +15,7 @@ const ALLOWED: &[&str] = &[
     "mcp-protocol-version",
     "mcp-session-id",
     "retry-after",
+    "strict-transport-security",
     "transfer-encoding",
     "vary",
     "www-authenticate",
