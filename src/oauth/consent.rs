@@ -6,6 +6,7 @@
 use super::browser::{self, LoggedIn};
 use super::client::{Client, Origin};
 use super::form::Form;
+use super::post::Submitted;
 use super::request::{RedirectError, Request};
 use super::signing::Purpose;
 use super::{Shared, error_pages, grants, record, redirect};
@@ -15,7 +16,6 @@ use crate::snapshot::Snapshot;
 use crate::store::{self, Choice, Code, Consent, Decided, Flow, Subject};
 use crate::web::Caller;
 use axum::Extension;
-use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -62,17 +62,8 @@ pub(super) async fn get(
 }
 
 /// `POST /consent`.
-pub(super) async fn post(
-    State(shared): State<Shared>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
+pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, headers, form }: Submitted) -> Response {
     let snapshot = shared.snapshots.load_full();
-    let form = match Form::of_body(&headers, &body) {
-        Ok(form) => form,
-        Err(error) => return error_pages::malformed(&caller, error.description),
-    };
     let logged_in = match logged_in(&shared, &snapshot, &caller, &headers).await {
         Ok(logged_in) => logged_in,
         Err(page) => return page,

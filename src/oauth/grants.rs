@@ -3,13 +3,13 @@
 use super::browser::{self, Browser, LoggedIn};
 use super::client::Client;
 use super::form::Form;
+use super::post::Submitted;
 use super::{Shared, error_pages, login, record, redirect};
 use crate::pages::{self, GrantRow};
 use crate::snapshot::Snapshot;
 use crate::store::{self, Grant, Subject};
 use crate::web::Caller;
 use axum::Extension;
-use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
@@ -78,17 +78,8 @@ async fn row(shared: &Shared, snapshot: &Snapshot, grant: Grant) -> GrantRow {
 }
 
 /// `POST /grants`: revokes one.
-pub(super) async fn post(
-    State(shared): State<Shared>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
+pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, headers, form }: Submitted) -> Response {
     let snapshot = shared.snapshots.load_full();
-    let form = match Form::of_body(&headers, &body) {
-        Ok(form) => form,
-        Err(error) => return error_pages::malformed(&caller, error.description),
-    };
     let logged_in = match browser::current(&shared, &snapshot, &headers).await {
         Ok(Some(logged_in)) => logged_in,
         Ok(None) => return error_pages::start_again(&caller),

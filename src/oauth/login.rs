@@ -3,6 +3,7 @@
 use super::browser::{self, Browser, LoggedIn};
 use super::client::Client;
 use super::form::Form;
+use super::post::Submitted;
 use super::request::Request;
 use super::signing::Purpose;
 use super::{Shared, authorize, consent, error_pages, record, redirect};
@@ -13,7 +14,6 @@ use crate::snapshot::Snapshot;
 use crate::store;
 use crate::web::Caller;
 use axum::Extension;
-use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -100,17 +100,8 @@ fn open(shared: &Shared, snapshot: &Snapshot, headers: &HeaderMap, form: &Form) 
 }
 
 /// `POST /login`.
-pub(super) async fn post(
-    State(shared): State<Shared>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
+pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, headers, form }: Submitted) -> Response {
     let snapshot = shared.snapshots.load_full();
-    let form = match Form::of_body(&headers, &body) {
-        Ok(form) => form,
-        Err(error) => return error_pages::malformed(&caller, error.description),
-    };
     let Some(ticket) = open(&shared, &snapshot, &headers, &form) else {
         return error_pages::start_again(&caller);
     };
@@ -210,17 +201,8 @@ fn people_time(seconds: i64) -> String {
 }
 
 /// `POST /logout`.
-pub(super) async fn log_out(
-    State(shared): State<Shared>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
+pub(super) async fn log_out(State(shared): State<Shared>, Submitted { caller, headers, form }: Submitted) -> Response {
     let snapshot = shared.snapshots.load_full();
-    let form = match Form::of_body(&headers, &body) {
-        Ok(form) => form,
-        Err(error) => return error_pages::malformed(&caller, error.description),
-    };
     let unavailable = |error| error_pages::unavailable(&caller, &error);
     match browser::current(&shared, &snapshot, &headers).await {
         Err(error) => return unavailable(error),

@@ -4,6 +4,7 @@
 //! only: who restarts the gateway gets another one.
 
 use super::form::Form;
+use super::post::Submitted;
 use super::{Shared, browser, error_pages, record, redirect};
 use crate::clock::Clock;
 use crate::config;
@@ -14,9 +15,8 @@ use crate::secret::Secret;
 use crate::snapshot::Snapshot;
 use crate::web::Caller;
 use axum::Extension;
-use axum::body::Bytes;
 use axum::extract::{RawQuery, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::response::Response;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -104,17 +104,8 @@ fn closed(caller: &Caller) -> Response {
 }
 
 /// `POST /setup`.
-pub(super) async fn post(
-    State(shared): State<Shared>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
+pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, form, .. }: Submitted) -> Response {
     let snapshot = shared.snapshots.load_full();
-    let form = match Form::of_body(&headers, &body) {
-        Ok(form) => form,
-        Err(error) => return error_pages::malformed(&caller, error.description),
-    };
     let link = form.get("link").unwrap_or_default();
     if !is_open(&shared, &snapshot, link) || shared.logins.take(caller.address).is_err() {
         return closed(&caller);
