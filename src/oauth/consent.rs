@@ -10,6 +10,7 @@ use super::post::Submitted;
 use super::request::{RedirectError, Request};
 use super::signing::Purpose;
 use super::{Shared, error_pages, grants, record, redirect};
+use crate::audit::sha256;
 use crate::pages::{self, Asking};
 use crate::redirect_uri;
 use crate::snapshot::Snapshot;
@@ -19,7 +20,6 @@ use axum::Extension;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use ring::digest;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -138,15 +138,20 @@ pub(super) async fn allow(
     };
     // The same flow gives the same code: a form that was sent twice does not leave a second one lying around.
     let code = shared.signing.mark(Purpose::Code, flow.as_bytes());
-    match write(shared, snapshot, logged_in, request, client, &code, decided.at_ms).await {
-        Ok(()) => {
-            if !decided.is_repeated {
-                record::consent(shared, snapshot, caller, logged_in, request, Choice::Allow);
-            }
-            redirect::to_client(&redirect::succeeded(snapshot, request, &code))
-        }
-        Err(error) => error_pages::unavailable(caller, &error),
+    if let Err(error) = write(shared, snapshot, logged_in, request, client, &code, decided.at_ms).await {
+        return error_pages::unavailable(caller, &error);
     }
+    if decided.is_repeated {
+        // Where the client was faster, a second use of the code would end what it has just got.
+        match shared.store.is_code_open(sha256(code.as_bytes()), shared.clock.unix_ms()).await {
+            Ok(true) => {}
+            Ok(false) => return error_pages::answered(caller),
+            Err(error) => return error_pages::unavailable(caller, &error),
+        }
+    } else {
+        record::consent(shared, snapshot, caller, logged_in, request, Choice::Allow);
+    }
+    redirect::to_client(&redirect::succeeded(snapshot, request, &code))
 }
 
 async fn deny(
@@ -210,7 +215,7 @@ async fn write(
     shared.store.insert_consent(consent).await?;
     shared.documents.remember(shared, client).await;
     let code = Code {
-        digest: digest::digest(&digest::SHA256, code.as_bytes()).as_ref().try_into().expect("SHA-256 has 32 bytes"),
+        digest: sha256(code.as_bytes()),
         issuer: Arc::clone(&snapshot.public_url),
         subject: Subject::User(Arc::clone(user)),
         client: Arc::clone(&client.id),

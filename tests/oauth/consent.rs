@@ -113,7 +113,9 @@ fn a_form_that_is_sent_twice_gives_one_code_and_another_answer_afterwards_none()
     assert_eq!(browser.post(&action, &deny).status(), 400);
     assert_eq!(n_codes_given(&gateway), 1, "one decision, one record");
     assert_eq!(browser.get(&page.target).status(), 400, "back: it says that it was answered");
-    Tokens::of(&token(&gateway, &client.redeem(&parameter(&one, "code").unwrap(), &asked.verifier)));
+    let tokens = Tokens::of(&token(&gateway, &client.redeem(&parameter(&one, "code").unwrap(), &asked.verifier)));
+    assert_eq!(browser.post(&action, &allow).status(), 400, "a used code is not given again");
+    assert_eq!(status_with(&gateway, &tokens.access), 200);
 }
 
 #[test]
