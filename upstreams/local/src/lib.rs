@@ -1,0 +1,18 @@
+//! What local upstreams have in common: processes of our own that stand behind the gateway on a UNIX socket.
+//!
+//! The gateway binds the socket, listens on it, and starts `portcullis upstream <kind>` with everything it needs in
+//! descriptors: no secret stands in an argument, a variable or a file. The child answers nobody who does not show the
+//! secret of this very start, is not dumpable, and ends when the gateway ends, however that ended.
+
+/// Which descriptors a new process has, and which cgroups it begins in.
+pub mod descriptors;
+/// What is handed over at a start, seen from both ends.
+pub mod handover;
+/// Who asks, in a header.
+pub mod principal;
+/// Answering on the socket that was handed over.
+pub mod serve;
+
+pub use handover::{Handover, Prepared, Start};
+pub use principal::Principal;
+pub use serve::{Gone, serve};

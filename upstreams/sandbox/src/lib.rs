@@ -1,0 +1,16 @@
+//! The sandbox upstream: a shell and files that an agent may have, held in by the kernel.
+//!
+//! It runs as a process of its own (`portcullis upstream sandbox`), where the gateway is root as a user of its own, and
+//! is an MCP server on the socket it was handed over. Modules in reading order.
+
+/// Running a command so that it cannot get out.
+pub mod confine;
+/// The MCP server: tools, their schemas, who asks.
+pub mod server;
+/// What the gateway hands over.
+pub mod settings;
+/// Each principal's folder, and the files in it.
+pub mod workspace;
+
+pub use server::run;
+pub use settings::Settings;
