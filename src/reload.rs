@@ -120,7 +120,7 @@ impl Reloader {
 
     /// SHA-256 over the files that are watched; `None` while one cannot be read.
     fn fingerprint(&self) -> Option<[u8; 32]> {
-        let mut text = std::fs::read(&self.file).ok()?;
+        let mut text = config::bytes(&self.file)?;
         let users = self.snapshots.load().data_dir.join("users.yaml");
         text.push(0);
         text.extend(std::fs::read(users).unwrap_or_default());

@@ -29,7 +29,7 @@ mod value;
 pub use check::{Known, check, destination};
 pub use file::FileError;
 pub use issuer::{Algorithm, Issuer, IssuerTls, TokenType};
-pub use load::{Loaded, fuzz_load, load, read};
+pub use load::{BUILT_IN, Loaded, bytes, fuzz_load, load, read};
 pub use nearest::{did_you_mean, nearest};
 pub use oauth::{Client, MetadataDocuments, OAuth, Registration, secret_hash};
 pub use origin::{Network, Origin};

@@ -87,7 +87,7 @@ pub enum SandboxCgroup {
     At(PathBuf),
     /// None. Limits are then those of setrlimit(2), which count each process for itself: many together may use more memory
     /// than `memory`.
-    Off,
+    None,
 }
 
 impl Default for SandboxUpstream {

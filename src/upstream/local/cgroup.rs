@@ -21,7 +21,7 @@ const SERVER_LEAF: &str = "server";
 const PREFIX: &str = "portcullis-";
 const ADVICE: &str = "start the gateway with a cgroup of its own (a systemd unit with `Delegate=memory pids cpu`, or \
     `systemd-run --user --scope -p Delegate=yes portcullis serve`), name one with `cgroup: { at: … }`, or do without \
-    with `cgroup: off`, where many processes together may use more than `memory`";
+    with `cgroup: none`, where many processes together may use more than `memory`";
 
 /// What was made.
 pub(super) struct Stem {
@@ -39,7 +39,7 @@ pub(super) struct Stem {
 /// For the person who runs the gateway: what is missing, and what to do.
 pub(super) fn make(wanted: &SandboxCgroup, name: &str, owner: Option<Account>) -> Result<Stem, String> {
     let own = match wanted {
-        SandboxCgroup::Off => {
+        SandboxCgroup::None => {
             return Ok(Stem { settings: Cgroup::Off, folders: Vec::new(), entered: Vec::new() });
         }
         SandboxCgroup::At(folder) => Own::V2 { base: folder.clone(), may_move: false },
@@ -280,6 +280,6 @@ mod tests {
     fn where_there_are_no_cgroups_it_says_what_can_be_done() {
         let why = find("", "").expect_err("there is nothing");
 
-        assert!(why.contains("no cgroups are mounted") && why.contains("cgroup: off"), "{why}");
+        assert!(why.contains("no cgroups are mounted") && why.contains("cgroup: none"), "{why}");
     }
 }
