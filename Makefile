@@ -11,7 +11,8 @@ portcullis := $(CARGO_TARGET_DIR)/debug/portcullis
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 
-run: build ## The gateway of gateway.yaml on http://127.0.0.1:8080, with a person and a server to try it on
+run: build ## The gateway of gateway.yaml on http://127.0.0.1:8080, with a person and the sandbox to try it on
+	@scripts/need bwrap
 	@scripts/run "$(portcullis)"
 
 build: ## A debug build of the one program
@@ -22,9 +23,9 @@ test: ## Every test; installs the SDKs that some of them talk with
 	@scripts/test
 
 lint: ## Format, clippy, and (where cargo-deny is installed) licences and sources of dependencies
-	cargo fmt --check
+	cargo fmt --all --check
 	@scripts/need cmake cc
-	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --workspace --locked --all-targets -- -D warnings
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check bans licenses sources; \
 	else echo "make lint: cargo-deny is not installed, so deny.toml was not looked at"; fi
 

@@ -120,7 +120,7 @@ impl Reloader {
 
     /// SHA-256 over the files that are watched; `None` while one cannot be read.
     fn fingerprint(&self) -> Option<[u8; 32]> {
-        let mut text = std::fs::read(&self.file).ok()?;
+        let mut text = config::bytes(&self.file)?;
         let users = self.snapshots.load().data_dir.join("users.yaml");
         text.push(0);
         text.extend(std::fs::read(users).unwrap_or_default());
@@ -137,7 +137,10 @@ impl Reloader {
 /// What upstreams name beside `gateway.yaml`: certificates, keys, secrets.
 fn upstream_files(config: &config::Config) -> Vec<&std::path::Path> {
     let mut files = Vec::new();
-    for config::Upstream::Http(http) in config.upstreams.values() {
+    for upstream in config.upstreams.values() {
+        let config::Upstream::Http(http) = upstream else {
+            continue;
+        };
         files.extend([&http.tls.ca, &http.tls.cert, &http.tls.key].into_iter().flatten().map(PathBuf::as_path));
         files.extend(http.headers.values().filter_map(|value| match value {
             config::Text::From(config::SecretRef::File(path)) => Some(path.as_path()),

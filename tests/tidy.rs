@@ -56,6 +56,13 @@ fn sources(folder: &str, ending: &str) -> Vec<Source> {
     paths.into_iter().map(|path| Source::read(&relative(path))).collect()
 }
 
+/// Every Rust file of the programs: the gateway's, and those of the upstreams it brings.
+fn program() -> Vec<Source> {
+    let mut all = sources("src", ".rs");
+    all.extend(sources("upstreams", ".rs"));
+    all
+}
+
 fn collect(folder: &Path, ending: &str, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let (path, name) = (entry.path(), entry.file_name());

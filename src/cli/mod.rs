@@ -13,6 +13,7 @@ mod password;
 mod serve;
 mod token;
 mod tools;
+mod upstream;
 mod user;
 
 use crate::config::{self, Problems};
@@ -25,9 +26,9 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "portcullis", version, max_term_width = 100)]
 struct Cli {
-    /// The configuration.
-    #[arg(long, global = true, default_value = "gateway.yaml", value_name = "FILE")]
-    config: PathBuf,
+    /// The configuration. Left out, `gateway.yaml`; where there is none, a sandbox on 127.0.0.1:8080.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -61,6 +62,9 @@ enum Command {
     Reload,
     /// Ask the running gateway how it is.
     Status,
+    /// What the gateway starts itself.
+    #[command(subcommand, hide = true)]
+    Upstream(upstream::UpstreamCommand),
     /// Print the JSON Schema of the configuration.
     Schema,
 }
@@ -82,8 +86,15 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// What is configured where nobody says: the file here, or where there is none, what is built in.
+fn usual_file() -> PathBuf {
+    let file = PathBuf::from("gateway.yaml");
+    // Whatever else stands in the way of reading it is for the reader to say.
+    if file.symlink_metadata().is_ok() { file } else { config::BUILT_IN.into() }
+}
+
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let file = cli.config;
+    let file = cli.config.unwrap_or_else(usual_file);
     match cli.command {
         Command::Serve => serve::run(&file),
         Command::Check => check::run(&file),
@@ -103,6 +114,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let loaded = config::read(&file)?;
             audit::run(command, &loaded.resolve(&loaded.config.data_dir)).map(|()| ExitCode::SUCCESS)
         }
+        Command::Upstream(command) => Ok(upstream::run(&command)),
         Command::Reload => operator::reload(&file),
         Command::Status => operator::status(&file),
         Command::Schema => {

@@ -79,10 +79,11 @@ impl Form {
         self.at_least_one(part.get("minItems"), elements.len(), path);
     }
 
-    /// Either one word of a list, or the forms of an enum: a plain text, or a mapping whose one key names the form.
+    /// One word of a list, or the forms of an enum: a plain text, or a mapping whose one key names the form; or both.
     fn one_of(&mut self, node: &Node, branches: &'static [Json], path: &Path) {
         let mut words = branches.iter().filter_map(|branch| branch.get("const")?.as_str()).peekable();
-        if words.peek().is_some() {
+        let is_form = matches!(node.value, Value::Map(_)) && tags(branches).next().is_some();
+        if words.peek().is_some() && !is_form {
             return self.word(node, &words.collect::<Vec<_>>(), path);
         }
         let is_text = |branch: &Json| branch.get("type").is_some_and(|kind| kind == "string");

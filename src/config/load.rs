@@ -33,8 +33,21 @@ pub struct Loaded {
 /// Far more than anyone writes by hand; what is larger is not a configuration.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
 
+/// Stands for a file where there is none: what `make run` runs. Not a name that a file has by
+/// accident, so that a file which is deleted is not mistaken for one that never was.
+pub const BUILT_IN: &str = "the built-in gateway.yaml";
+const BUILT_IN_TEXT: &str = include_str!("../../gateway.yaml");
+
+/// The bytes of the file at `path`; `None` where it cannot be read.
+pub fn bytes(path: &FilePath) -> Option<Vec<u8>> {
+    if path == FilePath::new(BUILT_IN) { Some(BUILT_IN_TEXT.into()) } else { std::fs::read(path).ok() }
+}
+
 /// Reads the file at `path`.
 pub fn read(path: &FilePath) -> Result<Loaded, Problems> {
+    if path == FilePath::new(BUILT_IN) {
+        return load(BUILT_IN_TEXT, path);
+    }
     let max = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
     let contents = file::read(path, max).map_err(|error| unreadable(path, &error))?;
     match str::from_utf8(&contents.bytes) {

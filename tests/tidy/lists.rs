@@ -145,7 +145,7 @@ fn untried_clients(markdown: &str, pinned: &BTreeMap<String, String>) -> Vec<Str
 // === Dependencies: Cargo.toml ===
 
 /// Dependencies without a sentence above them. One sentence may stand for two that belong together.
-fn unexplained_dependencies(cargo: &str) -> Vec<String> {
+fn unexplained_dependencies(path: &str, cargo: &str) -> Vec<String> {
     let mut complaints = Vec::new();
     let mut is_inside = false;
     let mut n_explained = 0;
@@ -159,10 +159,8 @@ fn unexplained_dependencies(cargo: &str) -> Vec<String> {
             n_explained = 0;
         } else if is_inside && n_explained == 0 {
             let name = line.split(['=', '.', ' ']).next().unwrap_or_default();
-            complaints.push(format!(
-                "Cargo.toml:{}: `{name}` has no sentence above it: why it is here, what it costs",
-                at + 1
-            ));
+            complaints
+                .push(format!("{path}:{}: `{name}` has no sentence above it: why it is here, what it costs", at + 1));
         } else {
             n_explained -= usize::from(n_explained > 0);
         }
@@ -232,7 +230,7 @@ fn every_metric_is_in_the_docs() {
 
 #[test]
 fn every_promise_is_shown_by_a_test() {
-    let tests = sources("src", ".rs").iter().chain(&sources("tests", ".rs")).flat_map(test_names).collect();
+    let tests = program().iter().chain(&sources("tests", ".rs")).flat_map(test_names).collect();
     none(promises_without_a_test(&Source::read("docs/promises.md").text, &tests));
 }
 
@@ -246,7 +244,8 @@ fn clients_in_the_docs_are_those_that_are_tried() {
 
 #[test]
 fn every_dependency_says_why_it_is_here() {
-    none(unexplained_dependencies(&Source::read("Cargo.toml").text));
+    let crates = ["Cargo.toml", "upstreams/local/Cargo.toml", "upstreams/sandbox/Cargo.toml"];
+    none(crates.iter().flat_map(|path| unexplained_dependencies(path, &Source::read(path).text)));
 }
 
 #[test]
@@ -296,12 +295,16 @@ fn a_client_that_is_not_tried_is_seen() {
 
 #[test]
 fn a_dependency_without_a_sentence_is_seen() {
-    complains(&unexplained_dependencies("[dependencies]\n# Why.\na = \"1\"\n\nb = \"1\"\n"), "Cargo.toml:5: `b`");
+    complains(
+        &unexplained_dependencies("Cargo.toml", "[dependencies]\n# Why.\na = \"1\"\n\nb = \"1\"\n"),
+        "Cargo.toml:5: `b`",
+    );
     complains(
         &unexplained_dependencies("[dev-dependencies]\n# Why.\na = \"1\"\nb = \"1\"\nc.workspace = true\n"),
         "`c`",
     );
     none(unexplained_dependencies(
+        "Cargo.toml",
         "[package]\nname = \"x\"\n[dependencies]\n# Why.\na = \"1\"\n[profile.dev]\ndebug = false\n",
     ));
 }

@@ -7,8 +7,14 @@
 pub mod confine;
 /// The MCP server: tools, their schemas, who asks.
 pub mod server;
+/// Who has which session, and how many.
+mod sessions;
 /// What the gateway hands over.
 pub mod settings;
+/// One file a tool: its arguments, what it does, its answer.
+mod tools;
+/// Numbers as people and models read them.
+mod words;
 /// Each principal's folder, and the files in it.
 pub mod workspace;
 
