@@ -1,12 +1,13 @@
-//! Which descriptors a new process has, and which cgroups it begins in: exactly those that are named here.
+//! Which descriptors a new process has, which cgroups it begins in, and as whom: exactly those that are named here.
 //!
 //! Rust opens files with CLOEXEC, but a gateway also has what its own parent left open. What runs between fork and exec
 //! is here alone, since nothing but system calls may be made there; with it, all `unsafe` of starting processes.
 
 #![expect(unsafe_code, reason = "between fork and exec, and for descriptors that are known by number only")]
 
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
@@ -20,7 +21,7 @@ const ASIDE: RawFd = 64;
 ///
 /// A command that this was called for can be started once.
 pub fn pass(command: &mut Command, passed: Vec<OwnedFd>, entered: Vec<OwnedFd>) {
-    let mut aside: Vec<RawFd> = passed.iter().map(|fd| fd.as_raw_fd()).collect();
+    let mut aside: Vec<RawFd> = passed.iter().map(std::os::fd::AsRawFd::as_raw_fd).collect();
     let arrange = move || {
         for procs in &entered {
             // "0" is whoever writes it.
@@ -49,6 +50,43 @@ pub fn pass(command: &mut Command, passed: Vec<OwnedFd>, entered: Vec<OwnedFd>) 
     };
     // SAFETY: `arrange` makes system calls only: it neither allocates nor takes a lock.
     unsafe { command.pre_exec(arrange) };
+}
+
+/// Where a process that was started by [`apart`] finds its folder: a place that every Linux has, and that nothing of ours
+/// uses otherwise.
+const REACHABLE: &CStr = c"/dev/shm";
+
+/// Makes `command` start as `user`, in a mount namespace of its own, in which `folder` stands at a place that this user
+/// can reach: what the folder lies in may be root's alone, and a program that mounts it must find it by a path. What
+/// `folder` then is, also where it is passed on ([`pass`], to be called after this), is the folder at that place.
+///
+/// Root may do this, unless it is the root of a container that may not: then the folder stays where it is.
+pub fn apart(command: &mut Command, (uid, gid): (u32, u32), folder: BorrowedFd<'_>) {
+    let folder = folder.as_raw_fd();
+    let go = move || {
+        // SAFETY: no memory is touched but paths that live as long as the program. `folder` is held open by whoever
+        // passes it on.
+        unsafe {
+            // The descriptor is of the mounts of before; the working directory goes over to the new ones.
+            check(libc::fchdir(folder) == 0)?;
+            if libc::unshare(libc::CLONE_NEWNS) == 0 {
+                let none = std::ptr::null();
+                // Nothing goes back to the host; what it unmounts goes here too.
+                check(libc::mount(none, c"/".as_ptr(), none, libc::MS_SLAVE | libc::MS_REC, none.cast()) == 0)?;
+                let (here, there) = (c".".as_ptr(), REACHABLE.as_ptr());
+                check(libc::mount(here, there, none, libc::MS_BIND | libc::MS_REC, none.cast()) == 0)?;
+                let opened = libc::open(there, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
+                check(opened >= 0)?;
+                check(libc::dup3(opened, folder, libc::O_CLOEXEC) == folder)?;
+            }
+            check(libc::chdir(c"/".as_ptr()) == 0)?;
+            check(libc::setgroups(0, std::ptr::null()) == 0)?;
+            check(libc::setgid(gid) == 0)?;
+            check(libc::setuid(uid) == 0)
+        }
+    };
+    // SAFETY: `go` makes system calls only: it neither allocates nor takes a lock.
+    unsafe { command.pre_exec(go) };
 }
 
 /// A descriptor that was passed on to this process and is known by its number: another one for the same file. From now on
@@ -99,4 +137,38 @@ pub(crate) unsafe fn take(number: RawFd) -> io::Result<OwnedFd> {
 pub(crate) fn take_all(n: RawFd) -> Vec<io::Result<OwnedFd>> {
     // SAFETY: nothing was opened yet by contract, so what has these numbers was passed to us.
     (FIRST..FIRST + n).map(|number| unsafe { take(number) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File, Permissions};
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+
+    #[test]
+    fn a_folder_within_roots_own_is_reachable_for_whom_it_is_passed_to() {
+        if !rustix::process::geteuid().is_root() {
+            return; // Whoever is not root passes folders to themselves only.
+        }
+        let closed = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(closed.path(), Permissions::from_mode(0o700)).expect("closed");
+        let folder = closed.path().join("folder");
+        fs::create_dir(&folder).expect("a folder");
+        chown(&folder, Some(70_007), Some(70_007)).expect("given away");
+        let folder = OwnedFd::from(File::open(folder).expect("opened"));
+        #[expect(clippy::disallowed_methods, reason = "to look at the process that was started")]
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", r#"at=$(readlink /proc/self/fd/3) && cd "$at" && id -u && id -G && echo kept > file"#]);
+        apart(&mut command, (70_007, 70_007), folder.as_fd());
+        pass(&mut command, vec![folder], Vec::new());
+
+        let output = command.output().expect("started");
+
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(said, "70007\n70007\n", "{}", String::from_utf8_lossy(&output.stderr));
+        let kept = closed.path().join("folder/file");
+        assert_eq!(fs::read_to_string(&kept).expect("kept"), "kept\n");
+        assert_eq!(fs::metadata(&kept).expect("kept").uid(), 70_007);
+    }
 }

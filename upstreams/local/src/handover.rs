@@ -5,7 +5,7 @@ use crate::descriptors;
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
@@ -74,15 +74,17 @@ impl Start {
         }
         let (ready, says_ready) = pipe_with(PipeFlags::CLOEXEC)?;
         let mut passed = vec![self.listener, filled(&secret)?, filled(&self.settings)?, says_ready];
-        passed.extend(self.folder);
         // The very file that runs here, even if another stands at its path by now.
         #[expect(clippy::disallowed_methods, reason = "this is where local upstreams are started")]
         let mut command = Command::new("/proc/self/exe");
         command.arg0("portcullis").args(self.arguments).env_clear().envs(self.environment).current_dir("/");
         command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
-        if let Some((uid, gid)) = self.user {
-            command.uid(uid).gid(gid);
+        match (self.user, &self.folder) {
+            (Some(user), Some(folder)) => descriptors::apart(&mut command, user, folder.as_fd()),
+            (Some((uid, gid)), None) => drop(command.uid(uid).gid(gid)),
+            (None, _) => {}
         }
+        passed.extend(self.folder);
         descriptors::pass(&mut command, passed, self.entered);
         Ok(Prepared { command, secret, ready })
     }
