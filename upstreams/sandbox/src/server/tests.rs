@@ -9,4 +9,4 @@ pub(crate) mod house;
 /// Who asks, eras, sessions, schemas.
 mod protocol;
 
-pub(crate) use house::Script;
+pub(crate) use house::{Script, settings};
