@@ -1,9 +1,11 @@
 //! The sandbox behind the gateway: a shell and files, through the real program, with the real confinement.
 
 mod arguments;
+mod clients;
 mod leftovers;
 mod starts;
 mod supervision;
+mod work;
 
 use crate::support::agent::{Agent, Answer};
 use crate::support::gateway::{Gateway, Launch};
