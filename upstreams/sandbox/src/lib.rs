@@ -5,10 +5,14 @@
 
 /// Running a command so that it cannot get out.
 pub mod confine;
+/// What is tried inside a confinement.
+pub mod probe;
 /// The MCP server: tools, their schemas, who asks.
 pub mod server;
 /// What the gateway hands over.
 pub mod settings;
+/// System calls by their number; all `unsafe`.
+mod syscall;
 /// Each principal's folder, and the files in it.
 pub mod workspace;
 
