@@ -13,6 +13,8 @@ pub mod server;
 pub mod settings;
 /// System calls by their number; all `unsafe`.
 mod syscall;
+/// Whether the confinement holds, tried and not asserted.
+pub mod verify;
 /// Each principal's folder, and the files in it.
 pub mod workspace;
 

@@ -14,6 +14,9 @@ use tokio_util::sync::CancellationToken;
 /// Where a principal's folder is, as commands see it.
 pub const WORKSPACE: &str = "/workspace";
 
+/// Our own program, as commands see it: the inner stage, and the probes of `verify`.
+pub const INNER: &str = "/run/portcullis/portcullis";
+
 /// What is to be run.
 #[derive(Clone, Debug)]
 pub struct Command {

@@ -80,8 +80,8 @@ pub(super) fn fill(arguments: &[String]) -> Attempt {
     let filled = (0..bytes.div_ceil(FILE)).try_for_each(|n| {
         let one = fill_one(&format!("{place}/{n}"), how);
         one.map_err(|why| match why {
-            Stop::Blocked(why) => blocked(format!("{why} after {} MiB", n * FILE >> 20)),
-            other => other,
+            Stop::Blocked(why) => blocked(format!("{why} after {} MiB", (n * FILE) >> 20)),
+            Stop::Untried(why) => untried(why),
         })
     });
     if filled.is_ok() {

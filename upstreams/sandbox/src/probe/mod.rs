@@ -52,8 +52,11 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// By name; `untried` without arguments that a probe needs.
-const PROBES: &[(&str, fn(&[String]) -> Attempt)] = &[
+/// What a name stands for: given arguments, it tries.
+type Probe = fn(&[String]) -> Attempt;
+
+/// By name.
+const PROBES: &[(&str, Probe)] = &[
     ("read", files::read),
     ("open-write", files::open_write),
     ("list", files::list),
@@ -162,6 +165,17 @@ fn told(attempt: Attempt) -> ExitCode {
     let line: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
     drop(writeln!(io::stdout(), "{line}"));
     ExitCode::from(code)
+}
+
+/// Every probe there is.
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    PROBES.iter().map(|(name, _)| *name)
+}
+
+/// Whether a process that is seen from here has this among its arguments.
+pub(crate) fn is_running(mark: &str) -> bool {
+    processes::marked(mark).is_some()
 }
 
 // === What probes have in common ===

@@ -133,14 +133,19 @@ pub(super) fn environ(arguments: &[String]) -> Attempt {
 /// `named <mark>`: sees a process with the mark among its arguments, beside those that look for it.
 pub(super) fn named(arguments: &[String]) -> Attempt {
     let mark = text(arguments, 0, "mark")?;
-    let looks = |pid: &u64| {
-        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        contains(&line, mark) && !contains(&line, "named")
-    };
-    match all().find(looks) {
+    match marked(mark) {
         Some(pid) => Ok(format!("sees it as process {pid}")),
         None => Err(blocked("sees no such process")),
     }
+}
+
+/// A process with the mark among its arguments, that is not one that looks for it.
+pub(super) fn marked(mark: &str) -> Option<u64> {
+    let is_it = |pid: &u64| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        contains(&line, mark) && !contains(&line, "named")
+    };
+    all().find(is_it)
 }
 
 /// `victim <mark> <seconds>`: does nothing, and can be found. It is told to end by the end of its stdin.
