@@ -21,6 +21,12 @@ pub fn unguessable(prefix: &str) -> String {
     format!("{prefix}{}", URL_SAFE_NO_PAD.encode(random_bytes::<16>()))
 }
 
+/// Six letters and digits that tell a few things apart; not secret.
+pub fn short() -> String {
+    let [a, b, c] = random_bytes();
+    format!("{a:02x}{b:02x}{c:02x}")
+}
+
 /// A secret of 256 bits: `prefix` and 43 characters of base64url. What is kept of it is its SHA-256.
 pub fn secret(prefix: &str) -> String {
     format!("{prefix}{}", URL_SAFE_NO_PAD.encode(random_bytes::<32>()))

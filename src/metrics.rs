@@ -24,6 +24,7 @@ pub struct Metrics {
     upstream_connections: IntCounterVec,
     upstream_up: IntGaugeVec,
     upstream_tools: IntGaugeVec,
+    upstream_starts: IntCounterVec,
     dropped_messages: IntCounterVec,
     tokens_cached: IntGauge,
     revocations_current: IntGauge,
@@ -150,6 +151,11 @@ impl Metrics {
                 &["upstream", "reused"],
             ),
             upstream_up: made.gauges("upstream_up", "1 while its tools could be listed the last time.", &["upstream"]),
+            upstream_starts: made.counters(
+                "upstream_starts_total",
+                "Starts of upstreams that are processes of this gateway.",
+                &["upstream"],
+            ),
             upstream_tools: made.gauges(
                 "upstream_tools",
                 "Tools the upstream listed when it was last asked.",
@@ -263,6 +269,16 @@ impl Metrics {
             let n_tools = i64::try_from(n_tools).unwrap_or(i64::MAX);
             self.upstream_tools.with_label_values(&[upstream]).set(n_tools);
         }
+    }
+
+    /// An upstream's process was started.
+    pub fn upstream_started(&self, upstream: &str) {
+        self.upstream_starts.with_label_values(&[upstream]).inc();
+    }
+
+    /// An upstream's process does not run.
+    pub fn upstream_down(&self, upstream: &str) {
+        self.upstream_up.with_label_values(&[upstream]).set(0);
     }
 
     /// A message of an upstream was not passed on.

@@ -137,7 +137,10 @@ impl Reloader {
 /// What upstreams name beside `gateway.yaml`: certificates, keys, secrets.
 fn upstream_files(config: &config::Config) -> Vec<&std::path::Path> {
     let mut files = Vec::new();
-    for config::Upstream::Http(http) in config.upstreams.values() {
+    for upstream in config.upstreams.values() {
+        let config::Upstream::Http(http) = upstream else {
+            continue;
+        };
         files.extend([&http.tls.ca, &http.tls.cert, &http.tls.key].into_iter().flatten().map(PathBuf::as_path));
         files.extend(http.headers.values().filter_map(|value| match value {
             config::Text::From(config::SecretRef::File(path)) => Some(path.as_path()),

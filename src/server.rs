@@ -106,7 +106,8 @@ pub async fn run(
     let sockets = Sockets::bind(&loaded)?;
     let addresses = sockets.addresses;
     let (parts, gateway, setup_link) = Parts::build(file, &loaded, addresses, clock).await?;
-    let stops = Stops { agents: watch::channel(false).0, operators: watch::channel(false).0 };
+    let stops = Stops::default();
+    let upstreams = tokio::spawn(parts.supervise(&gateway, &stops));
     let mut tasks = JoinSet::new();
     parts.spawn_background(&gateway, &mut tasks);
     let mut services = JoinSet::new();
@@ -115,6 +116,9 @@ pub async fn run(
     ready(Started { addresses, setup_link });
     stop.await;
     parts.drain(&stops, &mut services).await;
+    // Those that are processes of ours end after the last call.
+    stops.upstreams.send_replace(true);
+    let _ = upstreams.await;
     tasks.shutdown().await;
     parts.audit.record_later(Event::new(Kind::Stop));
     parts.audit.close();
@@ -129,10 +133,12 @@ struct Sockets {
     addresses: Addresses,
 }
 
-/// Tells listeners to close: first to agents, and once their requests have ended to those who watch.
+/// Tells listeners to close: first to agents, and once their requests have ended to those who watch; then ends upstreams.
+#[derive(Default)]
 struct Stops {
     agents: watch::Sender<bool>,
     operators: watch::Sender<bool>,
+    upstreams: watch::Sender<bool>,
 }
 
 /// What a process is made of.
@@ -256,6 +262,13 @@ impl Parts {
         let reloader = Arc::new(reloader);
         let parts = Parts { readiness, reloader, snapshots, audit, metrics, verifier, keys, clock, certificate };
         Ok((parts, gateway, setup_link))
+    }
+
+    /// Starts local upstreams, and keeps them running.
+    fn supervise(&self, gateway: &Gateway, stops: &Stops) -> impl Future<Output = ()> + use<> {
+        let snapshots = Arc::clone(&self.snapshots);
+        let in_force = move || Arc::clone(&snapshots.load().upstreams);
+        upstream::local::supervise(in_force, gateway.shared.clone(), stops.upstreams.subscribe())
     }
 
     fn spawn_background(&self, gateway: &Gateway, tasks: &mut JoinSet<()>) {

@@ -13,6 +13,7 @@ mod password;
 mod serve;
 mod token;
 mod tools;
+mod upstream;
 mod user;
 
 use crate::config::{self, Problems};
@@ -61,6 +62,9 @@ enum Command {
     Reload,
     /// Ask the running gateway how it is.
     Status,
+    /// What the gateway starts itself.
+    #[command(subcommand, hide = true)]
+    Upstream(upstream::UpstreamCommand),
     /// Print the JSON Schema of the configuration.
     Schema,
 }
@@ -103,6 +107,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let loaded = config::read(&file)?;
             audit::run(command, &loaded.resolve(&loaded.config.data_dir)).map(|()| ExitCode::SUCCESS)
         }
+        Command::Upstream(command) => Ok(upstream::run(&command)),
         Command::Reload => operator::reload(&file),
         Command::Status => operator::status(&file),
         Command::Schema => {

@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(super) fn run(file: &Path) -> anyhow::Result<ExitCode> {
     start_log();
+    close_to_others();
     use_small_pages();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(async {
@@ -28,6 +29,14 @@ pub(super) fn run(file: &Path) -> anyhow::Result<ExitCode> {
     // Tasks that still run belong to connections that were cut.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
+}
+
+/// No core file of this process, no debugger of the same user, no reading of its memory through `/proc`: it holds keys.
+pub(super) fn close_to_others() {
+    #[cfg(target_os = "linux")]
+    if let Err(why) = nix::sys::prctl::set_dumpable(false) {
+        tracing::warn!(error = %why, "other processes of this user may read the memory of this one");
+    }
 }
 
 /// Most of an idle stream's memory is buffers that nothing has been written to yet. With huge pages, which the allocator
@@ -60,7 +69,7 @@ fn announce(started: server::Started) {
 }
 
 /// To standard error. `RUST_LOG` says what; without it, what an operator wants to see.
-fn start_log() {
+pub(super) fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,pingora_core=error"));
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());

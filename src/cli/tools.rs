@@ -6,6 +6,7 @@ use crate::mcp::Era;
 use crate::metrics::Metrics;
 use crate::policy::Object;
 use crate::snapshot::{self, Snapshot};
+use crate::upstream::local::supervised;
 use crate::upstream::{Definitions, Shared, Upstream};
 use clap::Args;
 use std::path::Path;
@@ -34,7 +35,8 @@ impl Tools {
             if self.upstream.as_deref().is_some_and(|only| *only != *upstream.name) {
                 continue;
             }
-            match runtime.block_on(upstream.fetch(&shared)) {
+            let fetch = supervised(&snapshot.upstreams, &shared, upstream.fetch(&shared));
+            match runtime.block_on(fetch) {
                 Ok(known) => print(upstream, &known, &snapshot, principal.as_ref()),
                 Err(error) => {
                     eprintln!("{}: {error}", upstream.name);

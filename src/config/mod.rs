@@ -19,13 +19,14 @@ mod oauth;
 mod origin;
 mod problem;
 mod reference;
+mod sandbox;
 mod schema;
 mod sensitive;
 mod tree;
 mod units;
 mod value;
 
-pub use check::{Known, check};
+pub use check::{Known, check, destination};
 pub use file::FileError;
 pub use issuer::{Algorithm, Issuer, IssuerTls, TokenType};
 pub use load::{Loaded, fuzz_load, load, read};
@@ -34,6 +35,7 @@ pub use oauth::{Client, MetadataDocuments, OAuth, Registration, secret_hash};
 pub use origin::{Network, Origin};
 pub use problem::{Location, Malformed, Part, Path, Problem, Problems, Segment, Severity};
 pub use reference::reference;
+pub use sandbox::{SandboxBackend, SandboxCgroup, SandboxNetwork, SandboxUpstream};
 pub use schema::schema;
 pub use units::{ByteSize, Period};
 pub use value::{SecretRef, Text, ValueError, read_secret};
@@ -176,6 +178,8 @@ pub struct Also {
 pub enum Upstream {
     /// A server reached over Streamable HTTP.
     Http(HttpUpstream),
+    /// A shell and files of our own.
+    Sandbox(SandboxUpstream),
 }
 
 /// A server reached over Streamable HTTP.

@@ -3,8 +3,8 @@
 use super::schema;
 use super::{
     Allow, Also, Approvers, Audit, BehindProxy, Client, Condition, Config, Deny, Hold, HttpUpstream, Identity, Issuer,
-    IssuerTls, Limits, MetadataDocuments, Metrics, OAuth, Policy, PolicyTest, Rule, Timeouts, Tls, UpstreamTimeouts,
-    UpstreamTls, User, Who,
+    IssuerTls, Limits, MetadataDocuments, Metrics, OAuth, Policy, PolicyTest, Rule, SandboxUpstream, Timeouts, Tls,
+    UpstreamTimeouts, UpstreamTls, User, Who,
 };
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::Value;
@@ -174,7 +174,7 @@ fn noun(name: &str) -> &str {
         "ByteSize" => "size",
         "SecretRef" => "`{ env: … }` or `{ file: … }`",
         "Text" => "text, `{ env: … }` or `{ file: … }`",
-        "Sync" | "Expect" | "Algorithm" | "TokenType" => "word",
+        "Sync" | "Expect" | "Algorithm" | "TokenType" | "SandboxBackend" => "word",
         _ => "section",
     }
 }
@@ -229,6 +229,7 @@ fn fields(name: &str) -> &'static [&'static str] {
         "OAuth" => fields_of::<OAuth>(),
         "MetadataDocuments" => fields_of::<MetadataDocuments>(),
         "HttpUpstream" => fields_of::<HttpUpstream>(),
+        "SandboxUpstream" => fields_of::<SandboxUpstream>(),
         "UpstreamTls" => fields_of::<UpstreamTls>(),
         "UpstreamTimeouts" => fields_of::<UpstreamTimeouts>(),
         "Policy" => fields_of::<Policy>(),

@@ -12,7 +12,7 @@ use crate::mcp::{Call, Era, Object, Verb, encode_value};
 use crate::snapshot::Route;
 use crate::upstream::{Answer, Error, Request, Send};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderName, HeaderValue, Method};
 use std::pin::pin;
 
 /// Trace context (W3C) crosses every hop.
@@ -51,7 +51,7 @@ pub(super) async fn send(
             _ => Method::POST,
         },
         body,
-        headers: headers(&exchange.session.req_header().headers, received),
+        headers: headers(exchange, route, received),
         is_repeatable: received.call.method.repeatable,
         is_lasting: matches!(verb, Verb::Stream | Verb::Listen),
     };
@@ -106,9 +106,10 @@ fn body(gateway: &Gateway, route: &Route, received: &Received, ticket: Option<&T
     Some(if edits.is_empty() { received.body.clone() } else { edits.apply().into() })
 }
 
-fn headers(client: &HeaderMap, received: &Received) -> Vec<(HeaderName, HeaderValue)> {
-    let call = &received.call;
+fn headers(exchange: &Exchange, route: &Route, received: &Received) -> Vec<(HeaderName, HeaderValue)> {
+    let (client, call) = (&exchange.session.req_header().headers, &received.call);
     let mut headers = Vec::with_capacity(8);
+    headers.extend(exchange.facts.principal.as_ref().and_then(|who| route.upstream.about(who)));
     let version = call.version.as_ref().and_then(|version| HeaderValue::try_from(version).ok());
     headers.extend(version.map(|version| (HeaderName::from_static("mcp-protocol-version"), version)));
     headers.extend(received.session.as_ref().map(|session| (SESSION_ID, session.id.clone())));

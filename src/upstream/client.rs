@@ -27,6 +27,27 @@ pub(super) async fn fetch(upstream: &Upstream, shared: &Shared) -> Result<Defini
     Ok(Definitions { era: Some(era), tools: tools? })
 }
 
+/// One call of a tool in the newer era, with these headers beside those of the era. The result as it came.
+pub(super) async fn call(
+    upstream: &Upstream,
+    shared: &Shared,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    tool: &str,
+    arguments: Value,
+) -> Result<Value, Error> {
+    let mut conversation = Conversation { upstream, shared, headers, next_id: 0, meta: None };
+    conversation.use_latest();
+    conversation.headers.push((HeaderName::from_static("mcp-name"), crate::mcp::encode_value(tool)));
+    let reply = conversation.request("tools/call", json!({ "name": tool, "arguments": arguments })).await?;
+    let result = match reply.outcome {
+        Outcome::Result(span) => Node::of(&reply.text, span),
+        Outcome::Error(span) => {
+            return Err(Error::Malformed(format!("an error: {}", Node::of(&reply.text, span).text())));
+        }
+    };
+    serde_json::from_str(result.text()).map_err(|why| Error::Malformed(why.to_string()))
+}
+
 struct Conversation<'a> {
     upstream: &'a Upstream,
     shared: &'a Shared,
@@ -45,16 +66,17 @@ struct Reply {
 
 impl Conversation<'_> {
     async fn open(&mut self) -> Result<Era, Error> {
-        self.meta = Some(json!({
-            "io.modelcontextprotocol/protocolVersion": LATEST,
-            "io.modelcontextprotocol/clientCapabilities": {},
-            "io.modelcontextprotocol/clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
-        }));
-        self.headers = vec![(HeaderName::from_static("mcp-protocol-version"), HeaderValue::from_static(LATEST))];
+        self.use_latest();
         match self.request("server/discover", json!({})).await {
             Ok(Reply { outcome: Outcome::Result(_), .. }) => return Ok(Era::Modern),
             // Not there at all: a second question would only fail the same way.
-            Err(error @ (Error::Resolve { .. } | Error::Connect(_) | Error::Tls(_) | Error::Timeout { .. })) => {
+            Err(
+                error @ (Error::Resolve { .. }
+                | Error::Connect(_)
+                | Error::Tls(_)
+                | Error::Timeout { .. }
+                | Error::Down(_)),
+            ) => {
                 return Err(error);
             }
             Ok(_) | Err(_) => {}
@@ -76,6 +98,15 @@ impl Conversation<'_> {
         self.post(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }), "notifications/initialized")
             .await?;
         Ok(Era::Legacy)
+    }
+
+    fn use_latest(&mut self) {
+        self.meta = Some(json!({
+            "io.modelcontextprotocol/protocolVersion": LATEST,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": { "name": "portcullis", "version": env!("CARGO_PKG_VERSION") },
+        }));
+        self.headers.push((HeaderName::from_static("mcp-protocol-version"), HeaderValue::from_static(LATEST)));
     }
 
     async fn tools(&mut self) -> Result<std::collections::BTreeMap<String, Definition>, Error> {

@@ -37,6 +37,8 @@ pub struct Request {
     pub is_lasting: bool,
 }
 
+type Header = (HeaderName, HeaderValue);
+
 /// How a request is sent; a borrowed bundle, so that data path and our own client use the same way.
 pub struct Send<'a> {
     /// The upstream.
@@ -75,9 +77,13 @@ impl Send<'_> {
     /// [`Error`]. A request that is not repeatable is never sent twice, whatever happens to the connection.
     pub async fn send(&self, request: &Request) -> Result<Answer, Error> {
         let deadline = Instant::now() + self.upstream.timeouts.total;
+        let pass = match &self.upstream.local {
+            Some(process) => Some(process.pass().await?),
+            None => None,
+        };
         let mut path = self.upstream.target.path.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let answer = self.send_to(&path, request, deadline).await?;
+            let answer = self.send_to(&path, request, pass.as_ref(), deadline).await?;
             let Some(location) = answer.redirect() else {
                 return Ok(answer);
             };
@@ -86,13 +92,19 @@ impl Send<'_> {
         Err(Error::Redirect(without_query(&path)))
     }
 
-    async fn send_to(&self, path: &str, request: &Request, deadline: Instant) -> Result<Answer, Error> {
+    async fn send_to(
+        &self,
+        path: &str,
+        request: &Request,
+        pass: Option<&Header>,
+        deadline: Instant,
+    ) -> Result<Answer, Error> {
         let limit = self.upstream.timeouts.answer;
         let mut tries = 1;
         loop {
             let (session, is_reused) = self.connect().await?;
             self.shared.metrics.upstream_connection(&self.upstream.name, is_reused);
-            let sent = timeout(limit, pin!(self.try_once(path, request, session))).await;
+            let sent = timeout(limit, pin!(self.try_once(path, request, pass, session))).await;
             match sent.map_err(|_| Error::Timeout { what: "answer", limit })? {
                 Ok(session_http) => {
                     let deadline = (!request.is_lasting).then_some(deadline);
@@ -145,8 +157,14 @@ impl Send<'_> {
         })
     }
 
-    async fn try_once(&self, path: &str, request: &Request, mut session: Box<Lease>) -> Result<Box<Lease>, Error> {
-        let mut head = self.head(path, request)?;
+    async fn try_once(
+        &self,
+        path: &str,
+        request: &Request,
+        pass: Option<&Header>,
+        mut session: Box<Lease>,
+    ) -> Result<Box<Lease>, Error> {
+        let mut head = self.head(path, request, pass)?;
         if session.is_http2() {
             head = http2::head(head, self.upstream.dial.is_tls())?;
         }
@@ -171,7 +189,7 @@ impl Send<'_> {
         }
     }
 
-    fn head(&self, path: &str, request: &Request) -> Result<RequestHeader, Error> {
+    fn head(&self, path: &str, request: &Request, pass: Option<&Header>) -> Result<RequestHeader, Error> {
         let bad = |error: pingora::BError| Error::Malformed(error.to_string());
         let mut head = RequestHeader::build_no_case(request.method.clone(), path.as_bytes(), Some(16)).map_err(bad)?;
         let is_post = request.method == Method::POST;
@@ -188,7 +206,7 @@ impl Send<'_> {
         let fixed = fixed.into_iter().chain(of_body.into_iter().flatten());
         let given = request.headers.iter().cloned();
         let configured = self.upstream.headers.iter().cloned();
-        for (name, value) in fixed.chain(given).chain(configured) {
+        for (name, value) in fixed.chain(given).chain(configured).chain(pass.cloned()) {
             head.insert_header(name, value).map_err(bad)?;
         }
         Ok(head)

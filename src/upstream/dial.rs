@@ -21,6 +21,8 @@ const ADDRESS_LIFETIME: Duration = Duration::from_secs(10);
 /// Idle connections are kept this long: below the 5 s after which the HTTP servers of Node.js and uvicorn hang up,
 /// so that a call seldom meets a connection that is just being closed.
 const IDLE: Duration = Duration::from_secs(4);
+/// To connect to a socket of our own.
+const CONNECT: Duration = Duration::from_secs(5);
 /// One write to an upstream may take this long.
 const WRITE: Duration = Duration::from_secs(30);
 /// An answer may be silent for hours; a server that has gone meanwhile is found out, and what stands between the two
@@ -78,16 +80,29 @@ impl Dial {
             _ => None,
         };
         let address = match &settings.socket {
-            Some(socket) => Address::Unix(unix_path(&loaded.resolve(socket), at)?),
+            Some(socket) => Address::Unix(
+                socket_path(&loaded.resolve(socket))
+                    .map_err(|why| vec![Problem::new(at.clone().key("socket"), why)])?,
+            ),
             None => match host.parse::<IpAddr>() {
                 Ok(ip) => Address::Ip(SocketAddr::new(ip, port)),
                 Err(_) => Address::Name { host, port, known: Mutex::new(None) },
             },
         };
-        let [a, b, c, d, e, f, g, h, ..] = seal.finish();
-        let group_key = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
         let versions = http2::versions(tls.is_some(), settings.http2);
-        Ok(Dial { address, tls, connect: settings.timeouts.connect.duration(), versions, group_key })
+        let connect = settings.timeouts.connect.duration();
+        Ok(Dial { address, tls, connect, versions, group_key: group_key(seal) })
+    }
+
+    /// A socket of our own.
+    ///
+    /// # Errors
+    /// Its path is longer than a socket's may be.
+    pub(super) fn socket(name: &str, path: &std::path::Path) -> Result<Dial, String> {
+        let mut seal = Fingerprint::new(name);
+        seal.add(path.as_os_str().as_encoded_bytes());
+        let address = Address::Unix(socket_path(path)?);
+        Ok(Dial { address, tls: None, connect: CONNECT, versions: ALPN::H1, group_key: group_key(seal) })
     }
 
     /// Tells the pools of two upstreams apart. pingora's own key knows neither the CA nor more of a client
@@ -256,13 +271,16 @@ fn check_pair(chain: &[Vec<u8>], key: &[u8]) -> Result<(), String> {
     sign::CertifiedKey::from_der(chain, key, provider).map(drop).map_err(|why| why.to_string())
 }
 
-fn unix_path(path: &std::path::Path, at: &Path) -> Result<String, Vec<Problem>> {
-    let problem = |what: &str| vec![Problem::new(at.clone().key("socket"), what)];
-    let path = path.to_str().ok_or_else(|| problem("not a UTF-8 path"))?;
-    // sockaddr_un holds 108 bytes, the last of them NUL.
+/// `sockaddr_un` holds 108 bytes, the last of them NUL.
+fn socket_path(path: &std::path::Path) -> Result<String, String> {
+    let path = path.to_str().ok_or("the path of its socket is not UTF-8")?;
     if path.len() > 107 {
-        Err(problem("longer than the 107 bytes a UNIX socket's path may have"))
-    } else {
-        Ok(path.to_owned())
+        return Err(format!("the path of its socket, {path}, is longer than the 107 bytes that one may have"));
     }
+    Ok(path.to_owned())
+}
+
+fn group_key(seal: Fingerprint) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = seal.finish();
+    u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }

@@ -51,6 +51,9 @@ pub enum Error {
     /// It redirects elsewhere than to itself, or without end.
     #[error("a redirect to {0}, which is not followed")]
     Redirect(String),
+    /// It is a process of ours that does not run.
+    #[error("it does not run: {0}")]
+    Down(String),
     /// It answered with an HTTP status that is no answer to the call.
     #[error("HTTP status {0}")]
     Status(u16),
@@ -67,6 +70,7 @@ impl Error {
             Error::TooLarge { .. } => "upstream.too_large",
             Error::Malformed(_) => "upstream.malformed",
             Error::Redirect(_) => "upstream.redirect",
+            Error::Down(_) => "upstream.down",
             Error::Status(_) => "upstream.status",
         }
     }
@@ -94,6 +98,7 @@ impl Error {
             }
             Error::Malformed(_) => format!("upstream `{upstream}` gave a malformed answer"),
             Error::Redirect(_) => format!("upstream `{upstream}` redirects elsewhere"),
+            Error::Down(_) => format!("upstream `{upstream}` does not run right now; the gateway's log says why"),
             Error::Status(status) => {
                 format!("upstream `{upstream}` answered with HTTP status {status}")
             }

@@ -10,6 +10,8 @@ mod dial;
 mod error;
 mod event_id;
 mod http2;
+/// Upstreams that are processes of our own.
+pub mod local;
 mod request_state;
 mod seal;
 mod session;
@@ -21,7 +23,8 @@ pub use event_id::{EventId, Pending};
 pub use seal::{Scope, Seal, SealKey};
 pub use session::{Session, Sessions};
 
-use crate::config::{self, HttpUpstream, Path, Problem};
+use crate::config::{self, HttpUpstream, Path, Problem, SandboxUpstream};
+use crate::identity::Principal;
 use crate::mcp::Abilities;
 use crate::metrics::Metrics;
 use arc_swap::ArcSwap;
@@ -50,6 +53,8 @@ pub struct Upstream {
     dial: Dial,
     target: Target,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// The process behind it, where it is one of ours.
+    local: Option<local::Process>,
     definitions: ArcSwap<Definitions>,
     /// Whether something was seen that says the definitions have changed.
     is_stale: AtomicBool,
@@ -62,6 +67,9 @@ struct Target {
     host: HeaderValue,
     path: String,
 }
+
+/// Beyond the time of a command: a turn to wait for, a confinement to set up, an output to write.
+const WAIT_FOR_A_TURN: Duration = Duration::from_secs(60);
 
 /// How long one upstream may take; see `config::UpstreamTimeouts`.
 #[derive(Clone, Copy, Debug)]
@@ -107,9 +115,13 @@ impl Upstreams {
     pub fn build(loaded: &config::Loaded, previous: Option<&Upstreams>) -> Result<Upstreams, Vec<Problem>> {
         let mut problems = Vec::new();
         let mut by_name = BTreeMap::new();
-        for (name, config::Upstream::Http(settings)) in &loaded.config.upstreams {
-            let at = Path::root().key("upstreams").key(name).key("http");
-            match Upstream::build(name, settings, loaded, &at) {
+        for (name, upstream) in &loaded.config.upstreams {
+            let at = Path::root().key("upstreams").key(name);
+            let built = match upstream {
+                config::Upstream::Http(settings) => Upstream::http(name, settings, loaded, &at.key("http")),
+                config::Upstream::Sandbox(settings) => Upstream::sandbox(name, settings, loaded, &at.key("sandbox")),
+            };
+            match built {
                 Ok(built) => {
                     let kept = previous
                         .and_then(|known| known.get(name))
@@ -136,12 +148,7 @@ impl Upstreams {
 // === impl Upstream ===
 
 impl Upstream {
-    fn build(
-        name: &str,
-        settings: &HttpUpstream,
-        loaded: &config::Loaded,
-        at: &Path,
-    ) -> Result<Upstream, Vec<Problem>> {
+    fn http(name: &str, settings: &HttpUpstream, loaded: &config::Loaded, at: &Path) -> Result<Upstream, Vec<Problem>> {
         let mut problems = Vec::new();
         let headers = secret_headers(settings, loaded, at, &mut problems);
         let mut seal = Fingerprint::new(name);
@@ -174,10 +181,41 @@ impl Upstream {
             dial,
             target,
             headers,
+            local: None,
             definitions: ArcSwap::default(),
             is_stale: AtomicBool::new(false),
             fingerprint: seal.finish(),
         })
+    }
+
+    fn sandbox(
+        name: &str,
+        settings: &SandboxUpstream,
+        loaded: &config::Loaded,
+        at: &Path,
+    ) -> Result<Upstream, Vec<Problem>> {
+        let process = local::Process::sandbox(name, settings, loaded, at)?;
+        let mut seal = Fingerprint::new(name);
+        seal.add(format!("{settings:?}").as_bytes());
+        // A command is silent until it ends, unless it was asked to tell how it comes along.
+        let longest = settings.longest.duration() + WAIT_FOR_A_TURN;
+        Ok(Upstream {
+            name: name.into(),
+            timeouts: Timeouts { answer: longest, idle: longest, total: longest },
+            may_ask: Abilities { elicitation: false, sampling: false, roots: false },
+            dial: Dial::socket(name, &process.socket).map_err(|why| vec![Problem::new(at.clone(), why)])?,
+            target: Target { host: HeaderValue::from_static("localhost"), path: "/mcp".to_owned() },
+            headers: Vec::new(),
+            local: Some(process),
+            definitions: ArcSwap::default(),
+            is_stale: AtomicBool::new(false),
+            fingerprint: seal.finish(),
+        })
+    }
+
+    /// What is sent beside the call: to a process of ours, who asks.
+    pub fn about(&self, who: &Principal) -> Option<(HeaderName, HeaderValue)> {
+        self.local.as_ref().map(|_| local::principal_header(who))
     }
 
     /// Whether many calls share one connection to it in any case (HTTP/2 by prior knowledge).

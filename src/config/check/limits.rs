@@ -30,7 +30,10 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
     // `drain` may be nothing: stop at once.
     periods(&gateway, &path, problems);
 
-    for (name, Upstream::Http(http)) in &config.upstreams {
+    for (name, upstream) in &config.upstreams {
+        let Upstream::Http(http) = upstream else {
+            continue;
+        };
         let path = Path::root().key("upstreams").key(name).key("http").key("timeouts");
         let times = &http.timeouts;
         let upstream =

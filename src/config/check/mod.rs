@@ -9,7 +9,10 @@ mod limits;
 mod listeners;
 mod names;
 mod oauth;
+mod sandbox;
 mod upstreams;
+
+pub use sandbox::destination;
 
 use super::Config;
 use super::problem::Problem;

@@ -461,7 +461,9 @@ fn an_upstreams_name_is_a_part_of_its_url() {
 #[test]
 fn times_that_are_not_written_are_the_defaults() {
     let loaded = load(FULL, "g.yaml").expect("good");
-    let Upstream::Http(files) = &loaded.config.upstreams["files"];
+    let Upstream::Http(files) = &loaded.config.upstreams["files"] else {
+        panic!("it is reached over HTTP");
+    };
 
     assert_eq!(files.timeouts, UpstreamTimeouts::default());
 }

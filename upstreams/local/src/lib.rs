@@ -4,6 +4,8 @@
 //! descriptors: no secret stands in an argument, a variable or a file. The child answers nobody who does not show the
 //! secret of this very start, is not dumpable, and ends when the gateway ends, however that ended.
 
+/// Ending everything in a cgroup.
+pub mod cgroup;
 /// Which descriptors a new process has, and which cgroups it begins in.
 pub mod descriptors;
 /// What is handed over at a start, seen from both ends.

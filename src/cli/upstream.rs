@@ -1,0 +1,58 @@
+//! `portcullis upstream …`: what the gateway starts itself, with everything they need in descriptors.
+
+use super::serve;
+use clap::Subcommand;
+use portcullis_local::Handover;
+use portcullis_sandbox::server;
+use std::io::{BufReader, Write as _};
+use std::process::ExitCode;
+
+/// A process that the gateway starts.
+#[derive(Subcommand)]
+pub(super) enum UpstreamCommand {
+    /// The sandbox: a shell and files for agents.
+    Sandbox,
+    /// Waits for the end of the gateway, and clears up after it.
+    Keep,
+}
+
+/// The configuration or the host is such that starting it again would not help (`EX_CONFIG` of sysexits.h).
+const CANNOT: u8 = 78;
+
+pub(super) fn run(command: &UpstreamCommand) -> ExitCode {
+    match command {
+        UpstreamCommand::Sandbox => sandbox(),
+        UpstreamCommand::Keep => {
+            crate::upstream::local::keep(BufReader::new(std::io::stdin()));
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn sandbox() -> ExitCode {
+    // First of all: the numbers of what was handed over must be nobody else's.
+    let handover = Handover::take();
+    serve::start_log();
+    serve::close_to_others();
+    let Ok(handover) = handover else {
+        eprintln!("error: the gateway starts this; write an upstream of kind `sandbox` in gateway.yaml");
+        return ExitCode::from(2);
+    };
+    let tell = handover.ready.try_clone();
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "no runtime");
+            return ExitCode::FAILURE;
+        }
+    };
+    let Err(error) = runtime.block_on(server::run(handover)) else {
+        return ExitCode::SUCCESS;
+    };
+    // The gateway reads why where it waits for `ready`; once that was said, nobody reads any more.
+    if let Ok(tell) = tell {
+        let line = error.to_string().replace('\n', " ");
+        let _ = writeln!(std::fs::File::from(tell), "{line}");
+    }
+    ExitCode::from(CANNOT)
+}

@@ -1,0 +1,130 @@
+//! Upstreams that are processes of our own: what they are started with, how they are kept running, and how requests show
+//! them that they come from us.
+//!
+//! An upstream is described here when the configuration is compiled; nothing runs before [`supervise`] sees it in force.
+
+mod cgroup;
+mod keeper;
+mod sandbox;
+mod start;
+mod supervise;
+mod user;
+mod visitor;
+
+pub use keeper::keep;
+pub use supervise::{supervise, supervised};
+pub use visitor::Visitor;
+
+use super::Error;
+use crate::config::{self, Path, Problem, SandboxUpstream};
+use crate::identity::{Principal, Subject};
+use http::{HeaderName, HeaderValue};
+use portcullis_local::handover::{SECRET_HEADER, SECRET_LEN};
+use portcullis_local::{Principal as Asker, principal};
+use start::Plan;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Where sockets of local upstreams are, in `data_dir`.
+const SOCKETS: &str = "run";
+/// How long a request waits for a process that is to be started.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// The process behind an upstream.
+pub(super) struct Process {
+    /// Where it answers.
+    pub(super) socket: PathBuf,
+    plan: Plan,
+    state: watch::Sender<State>,
+}
+
+/// How it is with a process.
+#[derive(Clone, Debug)]
+enum State {
+    /// Nothing was started yet.
+    New,
+    /// It was started; requests wait on its socket until it answers.
+    Starting(Secret),
+    /// It answers.
+    Up(Secret),
+    /// It does not run, for this reason.
+    Down(String),
+}
+
+type Secret = crate::secret::Secret<[u8; SECRET_LEN]>;
+
+// === impl Process ===
+
+impl Process {
+    /// Describes a sandbox; starts nothing.
+    ///
+    /// # Errors
+    /// What it was given makes no sense on this host.
+    pub(super) fn sandbox(
+        name: &str,
+        settings: &SandboxUpstream,
+        loaded: &config::Loaded,
+        at: &Path,
+    ) -> Result<Process, Vec<Problem>> {
+        let plan = sandbox::plan(name, settings, loaded, at)?;
+        // One name for each configuration: calls may still use the process of the one before.
+        let name = format!("{name}.{}.sock", crate::id::short());
+        let socket = loaded.resolve(&loaded.config.data_dir).join(SOCKETS).join(name);
+        Ok(Process { socket, plan, state: watch::Sender::new(State::New) })
+    }
+
+    /// The header that opens the process as it runs now.
+    ///
+    /// # Errors
+    /// [`Error::Down`]: it does not run.
+    pub(super) async fn pass(&self) -> Result<(HeaderName, HeaderValue), Error> {
+        let mut state = self.state.subscribe();
+        let is_started = |state: &State| !matches!(state, State::New);
+        let known = tokio::time::timeout(START_LIMIT, state.wait_for(is_started)).await;
+        let late = || Error::Down("it was not started in time".to_owned());
+        let known = known.map_err(|_| late())?.map_err(|_| late())?;
+        match &*known {
+            State::Starting(secret) | State::Up(secret) => Ok(secret_header(secret)),
+            State::Down(why) => Err(Error::Down(why.clone())),
+            State::New => Err(late()),
+        }
+    }
+    /// Waits until it answers.
+    ///
+    /// # Errors
+    /// [`Error::Down`]: it cannot be started, for this reason.
+    pub(super) async fn up(&self) -> Result<(), Error> {
+        let mut state = self.state.subscribe();
+        let is_known = |state: &State| matches!(state, State::Up(_) | State::Down(_));
+        match state.wait_for(is_known).await.as_deref() {
+            Ok(State::Down(why)) => Err(Error::Down(why.clone())),
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::Down("nobody keeps it running".to_owned())),
+        }
+    }
+}
+
+fn secret_header(secret: &Secret) -> (HeaderName, HeaderValue) {
+    use base64::Engine as _;
+    let text = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(secret.expose());
+    let mut value = HeaderValue::try_from(text).expect("base64url is visible ASCII");
+    value.set_sensitive(true);
+    (HeaderName::from_static(SECRET_HEADER), value)
+}
+
+/// Who asks, as a local upstream is told: a person of this gateway is the same whoever vouched for them.
+pub(super) fn principal_header(who: &Principal) -> (HeaderName, HeaderValue) {
+    let subject = match (&who.person, &who.subject) {
+        (Some(person), _) => (String::new(), format!("user:{person}")),
+        (None, Subject::Client(id)) if who.is_local => (String::new(), format!("client:{id}")),
+        (None, Subject::User(name)) => (who.issuer.to_string(), name.to_string()),
+        (None, Subject::Client(id)) => (who.issuer.to_string(), id.to_string()),
+    };
+    asker_header(&Asker { issuer: subject.0, subject: subject.1 })
+}
+
+fn asker_header(asker: &Asker) -> (HeaderName, HeaderValue) {
+    let value = HeaderValue::try_from(asker.to_header()).expect("base64url is visible ASCII");
+    (HeaderName::from_static(principal::HEADER), value)
+}
