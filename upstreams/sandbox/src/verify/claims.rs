@@ -161,7 +161,7 @@ pub const CLAIMS: &[Claim] = &[
     kernel("modules-by-file", "no kernel modules from a file", "call finit_module"),
     kernel("kexec", "no other kernel", "call kexec_load"),
     kernel("reboot", "no reboot", "call reboot"),
-    kernel("swap", "no swapping", "call swapon"),
+    kernel("swapon", "no swapping", "call swapon"),
     kernel("file-handles", "no files by their handles, past every folder", "call open_by_handle_at"),
     kernel("clock", "a command cannot change the clock", "call adjtimex"),
     kernel("hostname", "a command cannot change the host's name", "call sethostname"),
@@ -195,5 +195,5 @@ pub const CLAIMS: &[Claim] = &[
     game("link-written", "the file tools write through no link out", Game::WrittenLink),
     game("link-written-beneath", "the file tools write beneath no link out", Game::WrittenBeneath),
     game("pipe", "the file tools do not wait for a pipe", Game::Pipe),
-    game("swap", "the file tools are not raced by a folder that turns into a link", Game::Swap),
+    game("raced", "the file tools are not raced by a folder that turns into a link", Game::Swap),
 ];
