@@ -6,5 +6,9 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // Inside a confinement this program is its first process, and nothing else.
+    if let Some(code) = portcullis_sandbox::confine::inner(std::env::args_os()) {
+        return code;
+    }
     portcullis::cli::main()
 }

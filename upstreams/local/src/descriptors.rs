@@ -51,6 +51,31 @@ pub fn pass(command: &mut Command, passed: Vec<OwnedFd>, entered: Vec<OwnedFd>) 
     unsafe { command.pre_exec(arrange) };
 }
 
+/// A descriptor that was passed on to this process and is known by its number: another one for the same file. From now on
+/// both are closed where a program is started.
+///
+/// # Errors
+/// There is no such descriptor.
+pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is touched.
+    check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } == 0)?;
+    // SAFETY: no memory is touched.
+    let fd = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, FIRST) };
+    check(fd >= 0)?;
+    // SAFETY: it was made just now, so it is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes all descriptors but 0, 1 and 2 close where a program is started, whoever opened them.
+///
+/// # Errors
+/// The kernel is older than Linux 5.11.
+pub fn close_on_exec() -> io::Result<()> {
+    let (first, last) = (FIRST as libc::c_uint, libc::c_uint::MAX);
+    // SAFETY: no memory is touched, and nothing is closed.
+    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) } == 0)
+}
+
 fn check(is_done: bool) -> io::Result<()> {
     if is_done { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

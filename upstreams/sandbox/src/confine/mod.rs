@@ -4,11 +4,36 @@
 //! [`Confinement::establish`] tries the whole of it once, and says what stands in the way; without it there is no
 //! upstream. Each command then runs in a confinement of its own, of which nothing is left when it ends.
 
-use crate::settings::Settings;
-use std::os::fd::BorrowedFd;
+mod bubblewrap;
+mod cgroup;
+mod environment;
+mod inner;
+mod landlock;
+mod output;
+mod protocol;
+mod quota;
+mod root;
+mod running;
+mod seccomp;
+
+pub use cgroup::sweep;
+pub use inner::inner;
+
+use crate::settings::{Backend, Settings};
+use bubblewrap::Bubblewrap;
+use cgroup::Cgroups;
+use portcullis_local::descriptors;
+use quota::Folders;
+use running::{Done, Job};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// Where a principal's folder is, as commands see it.
@@ -93,6 +118,9 @@ pub enum Error {
     /// A part of its confinement could not be set up; nothing ran.
     #[error("the confinement could not be set up: {0}")]
     Confine(String),
+    /// What was asked for cannot be run: there is no such folder, or the line is too long. Nothing ran.
+    #[error("the command could not be started: {0}")]
+    Refused(String),
     /// Too many others were running for too long; nothing ran.
     #[error("too many commands are running")]
     Busy,
@@ -100,7 +128,33 @@ pub enum Error {
 
 /// The confinement that was tried and found to hold.
 pub struct Confinement {
+    shared: Arc<Shared>,
+    turns: Arc<Semaphore>,
+    stopping: CancellationToken,
+}
+
+/// How long a command waits for its turn.
+const TURN: Duration = Duration::from_secs(30);
+
+/// What all commands have in common.
+struct Shared {
     settings: Settings,
+    backend: Built,
+    cgroups: Cgroups,
+    folders: Arc<Folders>,
+}
+
+/// A backend that was found. It says how the confined program is started, and no more: everything before and after is the
+/// same for all of them.
+enum Built {
+    Bubblewrap(Bubblewrap),
+}
+
+/// A program that is to be started, with nothing but this.
+struct Launch {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    passed: Vec<OwnedFd>,
 }
 
 // === impl Confinement ===
@@ -111,12 +165,42 @@ impl Confinement {
     /// # Errors
     /// [`CannotConfine`]: a program is missing, a setting of this host forbids it, or what was looked at does not hold.
     pub async fn establish(settings: &Settings) -> Result<Confinement, CannotConfine> {
-        let _ = Confinement { settings: settings.clone() }.settings;
-        Err(CannotConfine("not built yet".to_owned()))
+        let why = |why: String| CannotConfine(format!("commands cannot be confined here: {why}"));
+        if rustix::process::geteuid().is_root() {
+            return Err(why("this process is root, and what it confines would be root's, too".to_owned()));
+        }
+        let cgroups = Cgroups::open(settings).map_err(why)?;
+        let backend = Built::find(settings).await.map_err(why)?;
+        let folders = Arc::new(Folders::new(settings.quota, settings.reserve));
+        let shared = Shared { settings: settings.clone(), backend, cgroups, folders };
+        let job = Job {
+            command: Command {
+                line: String::new(),
+                cwd: String::new(),
+                environment: Vec::new(),
+                stdin: Vec::new(),
+                timeout: TURN,
+            },
+            workspace: None,
+            progress: watch::Sender::default(),
+            cancelled: CancellationToken::new(),
+            abandoned: CancellationToken::new(),
+        };
+        match running::run(&shared, job).await {
+            Ok(Done::Looked(landlock)) => tracing::info!(landlock, "commands are confined"),
+            Ok(Done::Ran(_)) => return Err(why("nothing was looked at".to_owned())),
+            Err(Error::Confine(what)) => return Err(why(what)),
+            Err(other) => return Err(why(other.to_string())),
+        }
+        let turns = Arc::new(Semaphore::new(settings.at_once as usize));
+        Ok(Confinement { shared: Arc::new(shared), turns, stopping: CancellationToken::new() })
     }
 
     /// Runs `command` in the folder `workspace`, tells how it comes along, and ends it when `cancelled` says so. When
-    /// this returns, or is dropped, nothing of the command is left: no process, no cgroup, no mount.
+    /// this returns, nothing of the command is left: no process, no cgroup, no mount. If it is dropped before, the
+    /// command is killed, and its cgroup goes a moment later.
+    ///
+    /// To be called on the thread that lives as long as the process: commands end with the thread that started them.
     ///
     /// # Errors
     /// [`Error`]: nothing ran.
@@ -127,7 +211,79 @@ impl Confinement {
         progress: &watch::Sender<Progress>,
         cancelled: &CancellationToken,
     ) -> Result<Outcome, Error> {
-        let _ = (command, workspace, progress, cancelled, &self.settings);
-        Err(Error::Busy)
+        let turn = timeout(TURN, Arc::clone(&self.turns).acquire_owned()).await.map_err(|_| Error::Busy)?;
+        let turn = turn.map_err(|_| Error::Busy)?;
+        let abandoned = self.stopping.child_token();
+        let _guard = abandoned.clone().drop_guard();
+        let workspace = workspace.try_clone_to_owned().map_err(|why| Error::Confine(why.to_string()))?;
+        let job = Job {
+            command: command.clone(),
+            workspace: Some(workspace),
+            progress: progress.clone(),
+            cancelled: cancelled.clone(),
+            abandoned,
+        };
+        let shared = Arc::clone(&self.shared);
+        // A task of its own: what is dropped here must still be cleaned up. It ends with the command.
+        let task = tokio::spawn(async move {
+            let done = running::run(&shared, job).await;
+            drop(turn);
+            done
+        });
+        match task.await {
+            Ok(Ok(Done::Ran(outcome))) => Ok(outcome),
+            Ok(Ok(Done::Looked(_))) => Err(Error::Confine("nothing was run".to_owned())),
+            Ok(Err(why)) => Err(why),
+            Err(why) => Err(Error::Confine(why.to_string())),
+        }
+    }
+
+    /// Ends all commands, and returns when they are gone, or after some seconds. Nothing is run any more.
+    pub async fn stop(&self) {
+        self.stopping.cancel();
+        let all = self.turns.acquire_many(self.shared.settings.at_once);
+        let _ = timeout(Duration::from_secs(5), all).await;
+        self.turns.close();
+    }
+}
+
+// === impl Built ===
+
+impl Built {
+    async fn find(settings: &Settings) -> Result<Built, String> {
+        match &settings.backend {
+            Backend::Bubblewrap { program } => {
+                Bubblewrap::find(program.as_deref(), settings).await.map(Built::Bubblewrap)
+            }
+            Backend::Gvisor { .. } => Err("the backend `gvisor` is not built yet".to_owned()),
+        }
+    }
+
+    /// How the inner stage is started in `workspace`, with `socket` to talk to us.
+    fn launch(&self, workspace: Option<OwnedFd>, socket: OwnedFd) -> io::Result<Launch> {
+        match self {
+            Built::Bubblewrap(bubblewrap) => bubblewrap.launch(workspace, socket),
+        }
+    }
+
+    /// Whether what is inside talks to this very kernel.
+    fn is_this_kernel(&self) -> bool {
+        match self {
+            Built::Bubblewrap(_) => true,
+        }
+    }
+}
+
+// === impl Launch ===
+
+impl Launch {
+    fn new(program: PathBuf) -> Launch {
+        Launch { program, arguments: Vec::new(), passed: Vec::new() }
+    }
+
+    /// Passes `fd` on, and says which number it will have.
+    fn pass(&mut self, fd: OwnedFd) -> RawFd {
+        self.passed.push(fd);
+        descriptors::FIRST + RawFd::try_from(self.passed.len() - 1).expect("a handful")
     }
 }

@@ -1,0 +1,106 @@
+//! The default backend: bubblewrap makes the namespaces and mounts, loads the seccomp filter, and starts the inner stage
+//! as the first process inside. (`bwrap(1)`; 0.8.0 and later.)
+
+use super::root::{ID, Root, filled};
+use super::{Launch, inner, seccomp};
+use crate::settings::Settings;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+/// Where the program is looked for.
+const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
+
+/// All that is the same for every command.
+pub(super) struct Bubblewrap {
+    program: PathBuf,
+    root: Root,
+    filter: Vec<u8>,
+    /// Our own program. It is run by its descriptor: its path leads nowhere inside, and perhaps outside too.
+    ourselves: OwnedFd,
+}
+
+impl Bubblewrap {
+    /// Finds the program, and what it needs.
+    ///
+    /// # Errors
+    /// What is missing, and where to get it.
+    pub(super) async fn find(program: Option<&Path>, settings: &Settings) -> Result<Bubblewrap, String> {
+        let found =
+            program.map(Path::to_owned).or_else(|| PLACES.map(PathBuf::from).into_iter().find(|it| it.exists()));
+        let program = found.ok_or(
+            "bubblewrap is not installed: `apt-get install bubblewrap` (or dnf, apk, pacman: the package has this name \
+             everywhere), or say where `bwrap` is",
+        )?;
+        #[expect(clippy::disallowed_methods, reason = "this is what confinement is for")]
+        let mut help = std::process::Command::new(&program);
+        let help = tokio::process::Command::from({
+            help.arg("--help").env_clear();
+            help
+        })
+        .output()
+        .await;
+        let help = help.map_err(|why| format!("{} cannot be run: {why}", program.display()))?;
+        let help = [help.stdout, help.stderr].concat();
+        if !String::from_utf8_lossy(&help).contains("--bind-fd") {
+            return Err(format!(
+                "{} is too old: it has no --bind-fd. Version 0.8.0 of bubblewrap is in Debian 12 and Ubuntu 23.04",
+                program.display()
+            ));
+        }
+        let ourselves = std::fs::File::open("/proc/self/exe").map_err(|why| format!("/proc/self/exe: {why}"))?;
+        Ok(Bubblewrap { program, root: Root::new(settings)?, filter: seccomp::program()?, ourselves: ourselves.into() })
+    }
+
+    /// How the inner stage is started. It finds its socket under the number that it is told.
+    ///
+    /// # Errors
+    /// There are no descriptors left.
+    pub(super) fn launch(&self, workspace: Option<OwnedFd>, socket: OwnedFd) -> io::Result<Launch> {
+        let mut launch = Launch::new(self.program.clone());
+        let socket = launch.pass(socket);
+        let ourselves = launch.pass(self.ourselves.as_fd().try_clone_to_owned()?);
+        let filter = launch.pass(filled(&self.filter)?);
+        let id = ID.to_string();
+        #[rustfmt::skip]
+        let namespaces = [
+            "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup",
+            "--disable-userns", "--uid", &id, "--gid", &id, "--hostname", "sandbox", "--cap-drop", "ALL",
+            "--die-with-parent", "--new-session", "--as-pid-1", "--seccomp",
+        ];
+        let mut arguments: Vec<OsString> = namespaces.map(OsString::from).into();
+        arguments.push(filter.to_string().into());
+        arguments.extend(self.root.arguments(workspace, |fd| launch.pass(fd).to_string().into())?);
+        let program = format!("/proc/self/fd/{ourselves}");
+        arguments.extend(["--", &program, inner::ARGUMENT, &socket.to_string()].map(OsString::from));
+        launch.arguments = arguments;
+        Ok(launch)
+    }
+}
+
+/// What bwrap said, and which setting of the host stands behind it.
+pub(super) fn explain(said: &str) -> String {
+    let setting = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let has = |words: &str| said.contains(words);
+    let is_userns = has("namespace") || has("uid map") || has("Operation not permitted");
+    let hint = if is_userns && setting("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" {
+        "AppArmor forbids user namespaces to programs without a profile (Ubuntu 23.10 and later): install a profile for \
+         bwrap that says `userns,` (docs/sandbox.md), or set kernel.apparmor_restrict_unprivileged_userns=0"
+    } else if is_userns && setting("/proc/sys/kernel/unprivileged_userns_clone") == "0" {
+        "this host forbids user namespaces: set kernel.unprivileged_userns_clone=1"
+    } else if is_userns && setting("/proc/sys/user/max_user_namespaces") == "0" {
+        "this host forbids user namespaces: set user.max_user_namespaces to some thousands"
+    } else if has("/newroot/proc") || has("mount proc") {
+        "a part of /proc is covered, as in most containers: run the container with it uncovered (Docker: \
+         --security-opt systempaths=unconfined; Kubernetes: procMount: Unmasked), or the gateway on the host"
+    } else if has("Can't find source path") || has("Can't get type of source") {
+        "the user that the sandbox runs as cannot reach this path: its folders must let others through (chmod o+x)"
+    } else if is_userns {
+        "namespaces are forbidden here: in a container its seccomp profile must allow them (Docker: --security-opt \
+         seccomp=unconfined, and AppArmor likewise), or run the gateway on the host"
+    } else {
+        return said.to_owned();
+    };
+    format!("{said}: {hint}")
+}

@@ -1,0 +1,307 @@
+//! One command, from the making of its confinement to the last trace of it.
+
+use super::cgroup::Leaf;
+use super::output::Output;
+use super::protocol::{Limits, Order, Report, TERMINATE};
+use super::quota::Watch;
+use super::{Command, End, Error, Launch, Outcome, Progress, Shared, bubblewrap, environment};
+use portcullis_local::descriptors;
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::process::{Child, ChildStdin};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// For making a confinement. It takes some thousandths of a second; a host can be very busy.
+const SETTING_UP: Duration = Duration::from_secs(20);
+/// What a command has after SIGTERM when its time is over.
+const GRACE: Duration = Duration::from_secs(2);
+/// What it has when nobody waits for its answer any more.
+const SHORT_GRACE: Duration = Duration::from_millis(300);
+/// After this, what makes the confinement is killed too, not only what is inside.
+const STUBBORN: Duration = Duration::from_secs(1);
+/// Between two looks at memory and disk.
+const TICK: Duration = Duration::from_millis(20);
+/// For reading what stands in a pipe whose writers are all dead.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// What is to be run, and who is to be told.
+pub(super) struct Job {
+    /// What.
+    pub(super) command: Command,
+    /// Where; `None` to look at the confinement only.
+    pub(super) workspace: Option<OwnedFd>,
+    /// How it comes along.
+    pub(super) progress: watch::Sender<Progress>,
+    /// Whoever asked takes it back.
+    pub(super) cancelled: CancellationToken,
+    /// Whoever asked is gone.
+    pub(super) abandoned: CancellationToken,
+}
+
+/// What came of it.
+pub(super) enum Done {
+    /// A command ran.
+    Ran(Outcome),
+    /// The confinement was looked at. The version of Landlock.
+    Looked(i32),
+}
+
+/// Runs it. Whatever the result, nothing of it is left.
+pub(super) async fn run(shared: &Shared, job: Job) -> Result<Done, Error> {
+    let confine = |what: &str, why: &dyn std::fmt::Display| Error::Confine(format!("{what}: {why}"));
+    let leaf = shared.cgroups.leaf().map_err(|why| confine("its cgroup", &why))?;
+    let mut watch = match &job.workspace {
+        Some(folder) => Some(shared.folders.watch(folder).await.map_err(|why| confine("its quota", &why))?),
+        None => None,
+    };
+    let order = order(shared, &job, watch.as_ref().is_some_and(Watch::is_full));
+    let running = Running::start(shared, job, leaf, &order).await.map_err(|why| confine("starting it", &why))?;
+    let done = running.finish(watch.as_mut()).await;
+    if let Some(watch) = watch {
+        shared.folders.settle(watch);
+    }
+    done
+}
+
+fn order(shared: &Shared, job: &Job, is_full: bool) -> Order {
+    let settings = &shared.settings;
+    let is_off = settings.cgroup == crate::settings::Cgroup::Off;
+    Order {
+        line: job.workspace.is_some().then(|| job.command.line.clone()),
+        cwd: job.command.cwd.clone(),
+        environment: environment::of(&settings.environment, &job.command.environment),
+        limits: Limits {
+            file: if is_full { 0 } else { settings.quota },
+            processes: u64::from(settings.processes),
+            memory: is_off.then_some(settings.memory),
+        },
+        read_only: settings.read_only.iter().filter_map(|path| path.to_str().map(str::to_owned)).collect(),
+        landlock: shared.backend.is_this_kernel(),
+    }
+}
+
+struct Running {
+    job: Job,
+    leaf: Leaf,
+    child: Child,
+    lines: Lines<BufReader<OwnedReadHalf>>,
+    asks: OwnedWriteHalf,
+    stdout: (Output, JoinHandle<()>),
+    stderr: (Output, JoinHandle<()>),
+    since: Instant,
+    /// What the inner stage has told last.
+    told: Option<Report>,
+    /// When the command began.
+    began: Option<Instant>,
+    /// What we ended it for.
+    end: Option<End>,
+    /// When we go a step further.
+    next: Option<(Instant, Step)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// SIGKILL for all that is inside.
+    Inside,
+    /// And for what made it.
+    All,
+}
+
+// === impl Running ===
+
+impl Running {
+    async fn start(shared: &Shared, job: Job, leaf: Leaf, order: &Order) -> std::io::Result<Running> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let workspace = job.workspace.as_ref().map(OwnedFd::try_clone).transpose()?;
+        let launch = shared.backend.launch(workspace, theirs.into())?;
+        let mut child = spawn(launch, leaf.entered()?)?;
+        let (reads, mut asks) = UnixStream::from_std(ours)?.into_split();
+        let capture = |progress: &watch::Sender<Progress>| (Output::new(shared.settings.output), progress.clone());
+        let (stdout, progress) = capture(&job.progress);
+        let out = child.stdout.take().map(|pipe| tokio::spawn(stdout.clone().read(pipe, progress)));
+        let (stderr, progress) = capture(&job.progress);
+        let err = child.stderr.take().map(|pipe| tokio::spawn(stderr.clone().read(pipe, progress)));
+        let (Some(out), Some(err)) = (out, err) else { return Err(std::io::Error::other("no pipes")) };
+        if let Some(stdin) = child.stdin.take() {
+            tokio::spawn(feed(stdin, job.command.stdin.clone()));
+        }
+        // It fits, or bwrap has ended, and then its end is told below.
+        let order = order.to_bytes()?;
+        let _ = timeout(SETTING_UP, asks.write_all(&order)).await;
+        let (since, lines) = (Instant::now(), BufReader::new(reads).lines());
+        Ok(Running {
+            job,
+            leaf,
+            child,
+            lines,
+            asks,
+            stdout: (stdout, out),
+            stderr: (stderr, err),
+            since,
+            told: None,
+            began: None,
+            end: None,
+            next: None,
+        })
+    }
+
+    async fn finish(mut self, mut watch: Option<&mut Watch>) -> Result<Done, Error> {
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_talking = true;
+        let _ = loop {
+            let deadline = self.deadline();
+            let step = self.next;
+            tokio::select! {
+                line = self.lines.next_line(), if is_talking => is_talking = self.hear(line.ok().flatten().as_deref()),
+                ended = self.child.wait() => break ended,
+                () = sleep_until(deadline), if self.end.is_none() => self.ask(End::TimedOut, GRACE),
+                () = self.job.cancelled.cancelled(), if self.end.is_none() => self.ask(End::Cancelled, SHORT_GRACE),
+                () = self.job.abandoned.cancelled(), if step.is_none() => self.kill(Some(End::Cancelled)),
+                () = sleep_until(step.map_or(deadline, |(at, _)| at)), if step.is_some() => self.go_on(),
+                _ = tick.tick() => self.look(watch.as_deref_mut()).await,
+            }
+        };
+        self.clean_up().await
+    }
+
+    /// The end of the time that the present stage has.
+    fn deadline(&self) -> Instant {
+        self.began.map_or(self.since + SETTING_UP, |began| began + self.job.command.timeout)
+    }
+
+    /// Takes what the inner stage says. `false` at the end of it.
+    fn hear(&mut self, line: Option<&str>) -> bool {
+        let Some(report) = line.and_then(|line| serde_json::from_str(line).ok()) else {
+            // It is about to end; should it not, it is made to.
+            self.next.get_or_insert((Instant::now() + STUBBORN, Step::Inside));
+            return false;
+        };
+        if matches!(report, Report::Started) {
+            self.began = Some(Instant::now());
+        }
+        self.told = Some(report);
+        true
+    }
+
+    /// Asks all inside to end.
+    fn ask(&mut self, end: End, grace: Duration) {
+        self.end = Some(end);
+        if self.asks.try_write(&[TERMINATE]).is_ok() && self.began.is_some() {
+            self.next = Some((Instant::now() + grace, Step::Inside));
+        } else {
+            self.kill(None);
+        }
+    }
+
+    fn go_on(&mut self) {
+        match self.next.map(|(_, step)| step) {
+            Some(Step::Inside) => self.kill(None),
+            _ => {
+                let _ = self.child.start_kill();
+                self.leaf.kill(None);
+                self.next = Some((Instant::now() + STUBBORN, Step::All));
+            }
+        }
+    }
+
+    /// Kills what is inside. What made it then ends by itself, and collects what was its own; killed at the same time, it
+    /// would leave that to others.
+    fn kill(&mut self, end: Option<End>) {
+        self.end = self.end.or(end);
+        let outer = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        self.leaf.kill(outer);
+        if let Some(outer) = outer {
+            for pid in children(outer) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        self.next = Some((Instant::now() + STUBBORN, Step::All));
+    }
+
+    /// At memory and disk.
+    async fn look(&mut self, watch: Option<&mut Watch>) {
+        if self.next.is_some_and(|(_, step)| step == Step::All) {
+            return;
+        }
+        if self.leaf.n_oom() > 0 {
+            // What is left of a command of which the kernel has ended a part is of no use.
+            self.kill(Some(End::OutOfMemory));
+        } else if let Some(watch) = watch
+            && watch.is_over().await
+        {
+            self.kill(Some(End::OverQuota));
+        }
+    }
+
+    async fn clean_up(self) -> Result<Done, Error> {
+        let elapsed = self.began.unwrap_or(self.since).elapsed();
+        let Running { leaf, mut lines, stdout, stderr, mut told, mut end, .. } = self;
+        // What was said last may still stand in the socket.
+        while let Ok(Ok(Some(line))) = timeout(DRAIN, lines.next_line()).await {
+            told = serde_json::from_str(&line).ok().or(told);
+        }
+        if leaf.n_oom() > 0 {
+            end = end.or(Some(End::OutOfMemory));
+        }
+        leaf.kill(None);
+        for reading in [stdout.1, stderr.1] {
+            let abort = reading.abort_handle();
+            if timeout(DRAIN, reading).await.is_err() {
+                abort.abort();
+            }
+        }
+        if let Err(why) = leaf.remove().await {
+            tracing::error!(%why, "something of a command is left");
+        }
+        let (stdout, stderr) = (stdout.0.captured(), stderr.0.captured());
+        let ran = |end| Ok(Done::Ran(Outcome { end, stdout: stdout.clone(), stderr: stderr.clone(), elapsed }));
+        match (told, end) {
+            (Some(Report::Holds { landlock }), _) => Ok(Done::Looked(landlock)),
+            (Some(Report::Refused(why)), _) => Err(Error::Refused(why)),
+            (Some(Report::Failed(why)), _) => Err(Error::Confine(why)),
+            (_, Some(End::Cancelled)) => ran(End::Cancelled),
+            (None, Some(End::OutOfMemory)) => {
+                Err(Error::Confine("`memory` is too small for the confinement".to_owned()))
+            }
+            (None, Some(End::TimedOut)) => Err(Error::Confine(format!("it took longer than {SETTING_UP:?}"))),
+            (None, _) => Err(Error::Confine(bubblewrap::explain(String::from_utf8_lossy(&stderr.head).trim()))),
+            (_, Some(end)) => ran(end),
+            (Some(Report::Exited(status)), None) => ran(End::Exited(status)),
+            (Some(Report::Signalled(signal)), None) => ran(End::Signalled(signal)),
+            // The first process inside was killed, not by us.
+            (Some(Report::Started), None) => ran(End::Signalled(Signal::KILL.as_raw())),
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is what confinement is for")]
+fn spawn(launch: Launch, entered: Vec<OwnedFd>) -> std::io::Result<Child> {
+    let mut command = std::process::Command::new(launch.program);
+    command.args(launch.arguments).env_clear().current_dir("/");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    descriptors::pass(&mut command, launch.passed, entered);
+    tokio::process::Command::from(command).spawn()
+}
+
+async fn feed(mut stdin: ChildStdin, bytes: Vec<u8>) {
+    // A command need not read what it is given.
+    let _ = stdin.write_all(&bytes).await;
+}
+
+/// The processes that `parent` has started.
+fn children(parent: Pid) -> Vec<Pid> {
+    let number = parent.as_raw_nonzero();
+    let listed = std::fs::read_to_string(format!("/proc/{number}/task/{number}/children")).unwrap_or_default();
+    listed.split_whitespace().filter_map(|number| number.parse().ok().and_then(Pid::from_raw)).collect()
+}
