@@ -15,10 +15,10 @@ mod sessions;
 pub mod settings;
 /// System calls by their number; all `unsafe`.
 mod syscall;
-/// Whether the confinement holds, tried and not asserted.
-pub mod verify;
 /// One file a tool: its arguments, what it does, its answer.
 mod tools;
+/// Whether the confinement holds, tried and not asserted.
+pub mod verify;
 /// Numbers as people and models read them.
 mod words;
 /// Each principal's folder, and the files in it.

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// What is written at once.
 const BLOCK: usize = 1 << 20;
 /// How large a file of a flood is.
-const FILE: u64 = 8 << 20;
+const FILE: usize = 8 << 20;
 /// How long a flood stays, so that whoever looks now and then sees it.
 const STAY: Duration = Duration::from_secs(4);
 
@@ -71,16 +71,17 @@ pub(super) fn memory(arguments: &[String]) -> Attempt {
     Ok(format!("{n} processes had {} MiB at once", bytes >> 20))
 }
 
-/// `fill <folder> <bytes> write|reserve`: has that much in files there, of 8 MiB each, for some seconds.
+/// `fill <folder> <bytes>`: has that much in files there, of 8 MiB each, for some seconds.
 pub(super) fn fill(arguments: &[String]) -> Attempt {
     let (folder, bytes) = (text(arguments, 0, "folder")?, number(arguments, 1, "number of bytes")?);
-    let how = text(arguments, 2, "way")?;
     let place = format!("{folder}/{}", scratch("flood"));
     std::fs::create_dir(&place)?;
-    let filled = (0..bytes.div_ceil(FILE)).try_for_each(|n| {
-        let one = fill_one(&format!("{place}/{n}"), how);
-        one.map_err(|why| match why {
-            Stop::Blocked(why) => blocked(format!("{why} after {} MiB", (n * FILE) >> 20)),
+    let block = vec![1_u8; FILE];
+    let n_files = bytes.div_ceil(FILE as u64);
+    let filled = (0..n_files).try_for_each(|n| {
+        let written = File::create(format!("{place}/{n}")).and_then(|mut file| file.write_all(&block));
+        written.map_err(|error| match Stop::from(error) {
+            Stop::Blocked(why) => blocked(format!("{why} after {} MiB", (n * FILE as u64) >> 20)),
             Stop::Untried(why) => untried(why),
         })
     });
@@ -89,24 +90,6 @@ pub(super) fn fill(arguments: &[String]) -> Attempt {
     }
     drop(std::fs::remove_dir_all(&place));
     filled.map(|()| format!("had {} MiB in {folder}", bytes >> 20))
-}
-
-fn fill_one(path: &str, how: &str) -> Result<(), Stop> {
-    let mut file = File::create(path)?;
-    match how {
-        "write" => {
-            let block = vec![1_u8; BLOCK];
-            for _ in 0..FILE / BLOCK as u64 {
-                file.write_all(&block)?;
-            }
-            Ok(())
-        }
-        "reserve" => {
-            let mode = rustix::fs::FallocateFlags::empty();
-            at("fallocate", rustix::fs::fallocate(&file, mode, 0, FILE))
-        }
-        other => Err(untried(format!("`{other}` is no way to fill a disk"))),
-    }
 }
 
 /// `big-file <bytes>`: makes one of that length, with nothing in it.

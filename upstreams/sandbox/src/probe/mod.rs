@@ -7,6 +7,7 @@
 use crate::syscall;
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions, waitpid};
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -66,6 +67,7 @@ const PROBES: &[(&str, Probe)] = &[
     ("setuid", setuid::make),
     ("tcp", network::tcp),
     ("udp", network::udp),
+    ("proxy", network::proxy),
     ("unix", network::unix),
     ("abstract", network::abstract_name),
     ("socket", network::socket),
@@ -105,9 +107,21 @@ const PROBES: &[(&str, Probe)] = &[
     ("swap", load::swap),
 ];
 
-/// Tries what `arguments` name, prints how it went, and gives the exit status. Called before anything else in the life of
-/// a process: with one thread, and nothing open.
-pub fn main(arguments: &[String]) -> ExitCode {
+/// The argument that makes this program a probe.
+pub(crate) const ARGUMENT: &str = "probe";
+
+/// The whole life of a probe, if `arguments` say that this process is one. To be called before anything else, with one
+/// thread and nothing open.
+pub fn probe(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut arguments = arguments.into_iter().skip(1);
+    (arguments.next()? == ARGUMENT).then(|| {
+        let words: Vec<String> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
+        attempt(&words)
+    })
+}
+
+/// Tries what `arguments` name, prints how it went, and gives the exit status.
+fn attempt(arguments: &[String]) -> ExitCode {
     let known = arguments.split_first().and_then(|(name, rest)| {
         PROBES.iter().find(|(known, _)| *known == name.as_str()).map(|(_, probe)| (probe, rest))
     });

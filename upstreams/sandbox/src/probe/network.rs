@@ -2,7 +2,7 @@
 
 use super::{Attempt, Stop, at, blocked, number, text, untried};
 use crate::syscall::raw;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixStream};
@@ -32,6 +32,27 @@ pub(super) fn udp(arguments: &[String]) -> Attempt {
     socket.send(b"?")?;
     socket.recv(&mut [0; 1])?;
     Ok(format!("{address} answered a datagram"))
+}
+
+/// `proxy <address>`: has the proxy of the environment connect to it; where there is none, connects by itself.
+pub(super) fn proxy(arguments: &[String]) -> Attempt {
+    let address = address(arguments)?;
+    let names = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"];
+    let Some(proxy) = names.iter().find_map(|name| std::env::var(name).ok()) else {
+        return tcp(arguments);
+    };
+    let place = proxy.trim_start_matches("http://").trim_end_matches('/');
+    let mut stream = TcpStream::connect(place)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(format!("CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())?;
+    let mut head = [0; 64];
+    let n = stream.read(&mut head)?;
+    let head = String::from_utf8_lossy(&head[..n]).into_owned();
+    let line = head.lines().next().unwrap_or_default();
+    match line.split(' ').nth(1) {
+        Some(status) if status.starts_with('2') => Ok(format!("the proxy {proxy} connected to {address}")),
+        _ => Err(blocked(format!("the proxy answered `{line}`"))),
+    }
 }
 
 fn address(arguments: &[String]) -> Result<SocketAddr, Stop> {

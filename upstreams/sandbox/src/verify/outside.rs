@@ -1,11 +1,13 @@
 //! What stands outside, to be read, reached and killed: a file, a variable, a descriptor, sockets of every kind, a process.
 //! All of it can be had by whoever is not confined; so a probe that does not get it was held back.
 
+use crate::confine;
 use crate::probe;
-use crate::settings::{Cgroup, Settings};
+use crate::settings::Settings;
 use rustix::fs::statvfs;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, kill_process_group};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
@@ -29,6 +31,8 @@ pub struct Gateway<'a> {
     pub operator_socket: &'a Path,
     /// The socket on which the upstream answers.
     pub upstream_socket: &'a Path,
+    /// The cgroups in which the upstream makes one for each command.
+    pub cgroups: &'a [PathBuf],
     /// What stands in the environment of the gateway, and of nothing that it starts.
     pub secret: &'a str,
 }
@@ -41,6 +45,7 @@ pub struct Outside {
     values: BTreeMap<&'static str, Result<String, String>>,
     victim: Option<Child>,
     cgroups: Vec<PathBuf>,
+    n_marks: Cell<u32>,
     /// Open in us without CLOEXEC, as a descriptor that a careless gateway has: whoever starts a process has to close it.
     _leaking: File,
     _sockets: Vec<UnixListener>,
@@ -67,6 +72,7 @@ impl Outside {
             values: BTreeMap::new(),
             victim: None,
             cgroups: Vec::new(),
+            n_marks: Cell::new(0),
             _leaking: leaking,
             _sockets: Vec::new(),
             folder,
@@ -92,9 +98,11 @@ impl Outside {
         self.put("secret", gateway.secret);
         self.put_victim(gateway.user)?;
         for (name, path) in [("operator", gateway.operator_socket), ("upstream", gateway.upstream_socket)] {
+            let path = std::path::absolute(path)?;
             let found = path.exists().then(|| path.display().to_string());
             self.values.insert(name, found.ok_or_else(|| format!("there is no {}", path.display())));
         }
+        self.cgroups = gateway.cgroups.to_vec();
         self.put_limits(gateway.settings);
         Ok(())
     }
@@ -131,7 +139,11 @@ impl Outside {
     #[expect(clippy::disallowed_methods, reason = "a process outside, for commands inside to look for")]
     fn put_victim(&mut self, user: Option<(u32, u32)>) -> io::Result<()> {
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("portcullis").args(["probe", "victim", &self.mark, "3600"]).current_dir("/").process_group(0);
+        command
+            .arg0("portcullis")
+            .args([probe::ARGUMENT, "victim", &self.mark, "3600"])
+            .current_dir("/")
+            .process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if let Some((uid, gid)) = user {
             command.uid(uid).gid(gid);
@@ -161,11 +173,6 @@ impl Outside {
         ] {
             self.values.insert(name, is_less(wanted, there).map_err(|()| too_little(wanted, what, there)));
         }
-        self.cgroups = match &settings.cgroup {
-            Cgroup::V2(folder) => vec![folder.clone()],
-            Cgroup::V1 { memory, pids, cpu } => vec![memory.clone(), pids.clone(), cpu.clone()],
-            Cgroup::Off => Vec::new(),
-        };
         let procs = self.cgroups.first().map(|folder| folder.join("cgroup.procs").display().to_string());
         self.values.insert("cgroup", procs.ok_or_else(|| WITHOUT_CGROUPS.to_owned()));
         if self.cgroups.is_empty() {
@@ -212,6 +219,12 @@ impl Outside {
         self.folder.join(name)
     }
 
+    /// A mark that no process has yet.
+    pub(super) fn next_mark(&self) -> String {
+        self.n_marks.set(self.n_marks.get() + 1);
+        format!("{}-{}", self.mark, self.n_marks.get())
+    }
+
     /// Whether a process anywhere on this host has this among its arguments.
     pub(super) fn has_process(&self, mark: &str) -> bool {
         probe::is_running(mark)
@@ -220,7 +233,10 @@ impl Outside {
     /// Cgroups of commands that are there now.
     pub(super) fn cgroups(&self) -> usize {
         let within = |folder: &PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
-        self.cgroups.iter().flat_map(within).filter(|entry| entry.path().is_dir()).count()
+        let is_of_a_command = |entry: &std::fs::DirEntry| {
+            entry.file_name().as_encoded_bytes().starts_with(confine::LEAF.as_bytes()) && entry.path().is_dir()
+        };
+        self.cgroups.iter().flat_map(within).filter(is_of_a_command).count()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Seen;
 use crate::confine;
+use crate::probe;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -59,7 +60,7 @@ pub trait Runner {
 /// The command line of a probe.
 pub(super) fn line(inner: &str, arguments: &[String]) -> String {
     let quoted = arguments.iter().map(|argument| format!("'{}'", argument.replace('\'', r"'\''")));
-    format!("{inner} probe {}", quoted.collect::<Vec<_>>().join(" "))
+    format!("{inner} {} {}", probe::ARGUMENT, quoted.collect::<Vec<_>>().join(" "))
 }
 
 /// What a probe said, or how it was kept from saying anything.
