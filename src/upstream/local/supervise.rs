@@ -152,6 +152,7 @@ impl Task {
         };
         let Started { mut child, ready, left } = started;
         self.tell_keeper(|keeper| keeper.add(&left));
+        left.cgroups.clone_into(&mut process.cgroups.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         let secret = Secret::new(secret);
         process.state.send_replace(State::Starting(secret.clone()));
         self.shared.metrics.upstream_started(&self.upstream.name);
