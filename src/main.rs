@@ -10,5 +10,9 @@ fn main() -> ExitCode {
     if let Some(code) = portcullis_sandbox::confine::inner(std::env::args_os()) {
         return code;
     }
+    // What `portcullis verify` tries, there and here.
+    if let Some(code) = portcullis_sandbox::probe::probe(std::env::args_os()) {
+        return code;
+    }
     portcullis::cli::main()
 }

@@ -26,6 +26,7 @@ mod conformance;
 mod issuers;
 mod oauth;
 mod policy;
+mod sandbox;
 mod upstreams;
 
 mod audit_log;

@@ -15,6 +15,7 @@ mod token;
 mod tools;
 mod upstream;
 mod user;
+mod verify;
 
 use crate::config::{self, Problems};
 use clap::{Parser, Subcommand};
@@ -62,6 +63,9 @@ enum Command {
     Reload,
     /// Ask the running gateway how it is.
     Status,
+    /// Try whether what is claimed holds.
+    #[command(subcommand)]
+    Verify(verify::VerifyCommand),
     /// What the gateway starts itself.
     #[command(subcommand, hide = true)]
     Upstream(upstream::UpstreamCommand),
@@ -114,6 +118,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             let loaded = config::read(&file)?;
             audit::run(command, &loaded.resolve(&loaded.config.data_dir)).map(|()| ExitCode::SUCCESS)
         }
+        Command::Verify(command) => verify::run(&command, &file),
         Command::Upstream(command) => Ok(upstream::run(&command)),
         Command::Reload => operator::reload(&file),
         Command::Status => operator::status(&file),

@@ -71,7 +71,7 @@ fn announce(started: server::Started) {
 /// To standard error. `RUST_LOG` says what; without it, what an operator wants to see.
 pub(super) fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,pingora_core=error"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,pingora_core=error,rmcp=warn"));
     let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     // An error means that a log was started before, which is as good.
     let _ = tracing_subscriber::fmt()

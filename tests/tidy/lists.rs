@@ -2,7 +2,7 @@
 //! binary.
 
 use super::code::code;
-use super::{Source, complains, none, sources};
+use super::{Source, complains, none, program, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
 // === Refusals: src/listener/head.rs, src/proxy/refuse.rs, src/upstream/error.rs, docs/refusals.md ===
@@ -300,7 +300,10 @@ fn a_dependency_without_a_sentence_is_seen() {
         "Cargo.toml:5: `b`",
     );
     complains(
-        &unexplained_dependencies("[dev-dependencies]\n# Why.\na = \"1\"\nb = \"1\"\nc.workspace = true\n"),
+        &unexplained_dependencies(
+            "Cargo.toml",
+            "[dev-dependencies]\n# Why.\na = \"1\"\nb = \"1\"\nc.workspace = true\n",
+        ),
         "`c`",
     );
     none(unexplained_dependencies(

@@ -45,7 +45,8 @@ pub(super) fn make(wanted: &SandboxCgroup, name: &str, owner: Option<Account>) -
         SandboxCgroup::At(folder) => Own::V2 { base: folder.clone(), may_move: false },
         SandboxCgroup::Own => Own::find(&Host::read()?)?,
     };
-    let folder = format!("{PREFIX}{}-{name}", std::process::id());
+    // Under an earlier configuration a process of the same name may still be at work.
+    let folder = format!("{PREFIX}{}-{name}-{}", std::process::id(), crate::id::short());
     let made = match own {
         Own::V2 { base, may_move } => v2(&base, may_move, &folder, owner),
         Own::V1 { memory, pids, cpu } => v1([memory, pids, cpu], &folder, owner),

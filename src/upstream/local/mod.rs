@@ -23,6 +23,7 @@ use portcullis_local::handover::{SECRET_HEADER, SECRET_LEN};
 use portcullis_local::{Principal as Asker, principal};
 use start::Plan;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -37,6 +38,8 @@ pub(super) struct Process {
     pub(super) socket: PathBuf,
     plan: Plan,
     state: watch::Sender<State>,
+    /// The cgroups that were made for it, as it runs now.
+    cgroups: Mutex<Vec<PathBuf>>,
 }
 
 /// How it is with a process.
@@ -71,7 +74,7 @@ impl Process {
         // One name for each configuration: calls may still use the process of the one before.
         let name = format!("{name}.{}.sock", crate::id::short());
         let socket = loaded.resolve(&loaded.config.data_dir).join(SOCKETS).join(name);
-        Ok(Process { socket, plan, state: watch::Sender::new(State::New) })
+        Ok(Process { socket, plan, state: watch::Sender::new(State::New), cgroups: Mutex::default() })
     }
 
     /// The header that opens the process as it runs now.

@@ -152,6 +152,7 @@ impl Task {
         };
         let Started { mut child, ready, left } = started;
         self.tell_keeper(|keeper| keeper.add(&left));
+        left.cgroups.clone_into(&mut process.cgroups.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         let secret = Secret::new(secret);
         process.state.send_replace(State::Starting(secret.clone()));
         self.shared.metrics.upstream_started(&self.upstream.name);
@@ -225,10 +226,21 @@ impl Listening<'_> {
         let fault = |why: std::io::Error| format!("cannot listen on {}: {why}", path.display());
         if let Some(folder) = path.parent() {
             crate::store::files::make_private_dir(folder).map_err(fault)?;
+            remove_dead_sockets(folder);
         }
         let socket = UnixListener::bind(path).map_err(fault)?;
         std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(fault)?;
         Ok(Listening { socket, process })
+    }
+}
+
+/// What gateways left that were killed: nobody listens there any more.
+fn remove_dead_sockets(folder: &std::path::Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let connected = std::os::unix::net::UnixStream::connect(entry.path());
+        if connected.is_err_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused) {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 

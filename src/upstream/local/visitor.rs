@@ -1,10 +1,14 @@
 //! Somebody at a local upstream without a gateway between: for `portcullis verify`, which attacks it as an agent would
 //! that nothing was refused.
 
-use super::asker_header;
+use super::start::Kind;
+use super::{Process, asker_header};
 use crate::upstream::{Error, Shared, Upstream, client};
 use portcullis_local::Principal as Asker;
+use portcullis_sandbox::Settings;
 use serde_json::Value;
+use std::path::PathBuf;
+use std::sync::PoisonError;
 
 /// Somebody who calls tools of a local upstream.
 pub struct Visitor<'a> {
@@ -40,6 +44,23 @@ impl<'a> Visitor<'a> {
         let plan = self.upstream.local.as_ref().map(|process| &process.plan);
         let account = plan.map(|plan| super::user::account(&plan.name, plan.user.as_deref())).transpose()?;
         Ok(account.flatten().map(|account| (account.uid, account.gid)))
+    }
+
+    /// What the upstream was started with; where its cgroups are is not among it.
+    pub fn settings(&self) -> Option<&Settings> {
+        let Kind::Sandbox(settings) = &self.upstream.local.as_ref()?.plan.kind;
+        Some(settings)
+    }
+
+    /// The cgroups that were made for it, as it runs now.
+    pub fn cgroups(&self) -> Vec<PathBuf> {
+        let of = |process: &Process| process.cgroups.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.upstream.local.as_ref().map(of).unwrap_or_default()
+    }
+
+    /// Where it answers.
+    pub fn socket(&self) -> PathBuf {
+        self.upstream.local.as_ref().map(|process| process.socket.clone()).unwrap_or_default()
     }
 
     /// The result of `tools/call`, as it came.

@@ -5,14 +5,20 @@
 
 /// Running a command so that it cannot get out.
 pub mod confine;
+/// What is tried inside a confinement.
+pub mod probe;
 /// The MCP server: tools, their schemas, who asks.
 pub mod server;
 /// Who has which session, and how many.
 mod sessions;
 /// What the gateway hands over.
 pub mod settings;
+/// System calls by their number; all `unsafe`.
+mod syscall;
 /// One file a tool: its arguments, what it does, its answer.
 mod tools;
+/// Whether the confinement holds, tried and not asserted.
+pub mod verify;
 /// Numbers as people and models read them.
 mod words;
 /// Each principal's folder, and the files in it.

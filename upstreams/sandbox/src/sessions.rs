@@ -7,16 +7,16 @@
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use portcullis_local::Principal;
 use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
-use tracing::warn;
+use tracing::{info, warn};
 
 /// Who has which session.
 #[derive(Clone)]
@@ -33,13 +33,9 @@ struct Owner {
 
 /// The header that names a session.
 const SESSION: &str = "mcp-session-id";
-/// The header that names a revision of the protocol.
-const VERSION: &str = "mcp-protocol-version";
-/// The first revision without sessions. Revisions are dates, and compare as text.
-const WITHOUT_SESSIONS: &str = "2026-07-28";
 /// Sessions of one principal. One more ends the one that was not used for the longest time.
 const OF_ONE: usize = 64;
-/// Sessions of all principals. One more is refused until one ends.
+/// Sessions of all principals. The same holds.
 const OF_ALL: usize = 1024;
 
 impl Sessions {
@@ -56,61 +52,57 @@ impl Sessions {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether `id` is a session of `principal`, which uses it now.
+    /// Whether `principal` may name the session `id`, and uses it now. One that is not known is the SDK's to refuse.
     fn uses(&self, id: &str, principal: Option<&Principal>) -> bool {
-        let mut owners = self.owners();
-        let own = owners.get_mut(id).filter(|owner| owner.principal.as_ref() == principal);
-        own.map(|owner| owner.last_used = Instant::now()).is_some()
+        match self.owners().get_mut(id) {
+            Some(owner) if owner.principal.as_ref() == principal => {
+                owner.last_used = Instant::now();
+                true
+            }
+            Some(_) => false,
+            None => true,
+        }
     }
 
-    /// Makes room for one more session of `principal`; whether there is any.
-    async fn make_room(&self, principal: Option<&Principal>) -> bool {
-        let live: Vec<String> = self.manager.sessions.read().await.keys().map(ToString::to_string).collect();
-        let ended = {
+    /// Writes down whose the session `id` is, and ends those that are too many then.
+    async fn begun(&self, id: &str, principal: Option<Principal>) {
+        let live: HashSet<String> = self.manager.sessions.read().await.keys().map(ToString::to_string).collect();
+        let too_many = {
             let mut owners = self.owners();
-            owners.retain(|id, _| live.iter().any(|other| other == id));
-            let mut own: Vec<(&String, Instant)> = owners
-                .iter()
-                .filter(|(_, owner)| owner.principal.as_ref() == principal)
-                .map(|(id, owner)| (id, owner.last_used))
-                .collect();
-            own.sort_by_key(|(_, last_used)| *last_used);
-            let n_over = (own.len() + 1).saturating_sub(OF_ONE);
-            own.into_iter().take(n_over).map(|(id, _)| id.clone()).collect::<Vec<String>>()
+            owners.insert(id.to_owned(), Owner { principal: principal.clone(), last_used: Instant::now() });
+            owners.retain(|id, _| live.contains(id));
+            let mut too_many = oldest(&owners, OF_ONE, |owner| owner.principal == principal);
+            too_many.extend(oldest(&owners, OF_ALL, |_| true));
+            owners.retain(|id, _| !too_many.contains(id));
+            too_many
         };
-        for id in &ended {
-            self.owners().remove(id);
-            if let Err(error) = self.manager.close_session(&id.as_str().into()).await {
+        for id in too_many {
+            info!("ended the session that was not used for the longest time, since there were too many");
+            if let Err(error) = self.manager.close_session(&id.into()).await {
                 warn!(%error, "a session cannot be ended");
             }
         }
-        live.len() - ended.len() < OF_ALL
     }
+}
+
+/// Those that were not used for the longest time, as far as more than `most` are meant.
+fn oldest(owners: &HashMap<String, Owner>, most: usize, is_meant: impl Fn(&Owner) -> bool) -> Vec<String> {
+    let mut meant: Vec<_> = owners.iter().filter(|(_, owner)| is_meant(owner)).collect();
+    meant.sort_by_key(|(_, owner)| owner.last_used);
+    let n_over = meant.len().saturating_sub(most);
+    meant.into_iter().take(n_over).map(|(id, _)| id.clone()).collect()
 }
 
 async fn through(State(sessions): State<Sessions>, request: Request, next: Next) -> Response<Body> {
     let principal = request.extensions().get::<Principal>().cloned();
     let named = request.headers().get(SESSION).map(|id| id.to_str().unwrap_or_default().to_owned());
-    if let Some(id) = &named {
-        if !is_modern(request.headers()) && !sessions.uses(id, principal.as_ref()) {
-            return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
-        }
-    } else if request.method() == Method::POST
-        && !is_modern(request.headers())
-        && !sessions.make_room(principal.as_ref()).await
-    {
-        let wait = [(header::RETRY_AFTER, "30")];
-        return (StatusCode::SERVICE_UNAVAILABLE, wait, "too many sessions; end one, or come back later")
-            .into_response();
+    if named.as_ref().is_some_and(|id| !sessions.uses(id, principal.as_ref())) {
+        return (StatusCode::NOT_FOUND, "Not Found: Session not found").into_response();
     }
     let response = next.run(request).await;
-    let begun = response.headers().get(SESSION).and_then(|id| id.to_str().ok());
+    let begun = response.headers().get(SESSION).and_then(|id| id.to_str().ok()).map(str::to_owned);
     if let Some(id) = begun.filter(|_| named.is_none()) {
-        sessions.owners().insert(id.to_owned(), Owner { principal, last_used: Instant::now() });
+        sessions.begun(&id, principal).await;
     }
     response
-}
-
-fn is_modern(headers: &HeaderMap) -> bool {
-    headers.get(VERSION).and_then(|version| version.to_str().ok()).is_some_and(|version| version >= WITHOUT_SESSIONS)
 }

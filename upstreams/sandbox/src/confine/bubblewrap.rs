@@ -2,7 +2,7 @@
 //! as the first process inside. (`bwrap(1)`; 0.8.0 and later.)
 
 use super::root::{ID, Root, filled};
-use super::{Launch, inner, seccomp};
+use super::{INNER, Launch, inner, seccomp};
 use crate::settings::Settings;
 use std::ffi::OsString;
 use std::io;
@@ -72,6 +72,9 @@ impl Bubblewrap {
         let mut arguments: Vec<OsString> = namespaces.map(OsString::from).into();
         arguments.push(filter.to_string().into());
         arguments.extend(self.root.arguments(workspace, |fd| launch.pass(fd).to_string().into())?);
+        // For the probes of `verify`, which are to see what any command sees.
+        let visible = launch.pass(self.ourselves.as_fd().try_clone_to_owned()?).to_string();
+        arguments.extend(["--ro-bind-fd", &visible, INNER].map(OsString::from));
         let program = format!("/proc/self/fd/{ourselves}");
         arguments.extend(["--", &program, inner::ARGUMENT, &socket.to_string()].map(OsString::from));
         launch.arguments = arguments;

@@ -16,7 +16,7 @@ mod root;
 mod running;
 mod seccomp;
 
-pub use cgroup::sweep;
+pub use cgroup::{PREFIX as LEAF, sweep};
 pub use inner::inner;
 
 use crate::settings::{Backend, Settings};
@@ -38,6 +38,9 @@ use tokio_util::sync::CancellationToken;
 
 /// Where a principal's folder is, as commands see it.
 pub const WORKSPACE: &str = "/workspace";
+
+/// Our own program, as commands see it: it has the probes of `verify`.
+pub const INNER: &str = "/run/portcullis/portcullis";
 
 /// What is to be run.
 #[derive(Clone, Debug)]

@@ -1,17 +1,12 @@
-use crate::confine::{Command, Error, Outcome, Progress};
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+//! The server over a real socket, as the gateway talks to it: raw HTTP and JSON-RPC, in both eras.
 
-/// What becomes of a command in a test.
-pub(crate) struct Script;
+/// What becomes of commands: progress, cancelling, the end.
+mod commands;
+/// Every file tool, and what it refuses.
+mod files;
+/// One house: a socket, a workspace, and those who ask.
+pub(crate) mod house;
+/// Who asks, eras, sessions, schemas.
+mod protocol;
 
-impl Script {
-    pub(crate) async fn run(
-        &self,
-        _command: &Command,
-        _progress: &watch::Sender<Progress>,
-        _cancelled: &CancellationToken,
-    ) -> Result<Outcome, Error> {
-        Err(Error::Busy)
-    }
-}
+pub(crate) use house::{Script, settings};

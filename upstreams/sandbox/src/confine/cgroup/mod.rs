@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What leaves are called, before a number.
-const PREFIX: &str = "command-";
+pub const PREFIX: &str = "command-";
 /// Processes of ours in each leaf, which the command does not have to share its number with: bwrap, and the two threads
 /// of the inner stage.
 const OURS: u64 = 4;

@@ -1,0 +1,149 @@
+//! `portcullis verify`: whether what is claimed of this very configuration holds, tried and not asserted.
+
+use super::context::usage;
+use crate::metrics::Metrics;
+use crate::server::OPERATOR_SOCKET;
+use crate::snapshot;
+use crate::upstream::local::{Visitor, supervised};
+use crate::upstream::{Shared, Upstream};
+use crate::{config, id};
+use anyhow::{Context as _, anyhow};
+use clap::{Args, Subcommand};
+use portcullis_sandbox::settings::Backend;
+use portcullis_sandbox::verify::{Bare, Confined, Gateway, Outside, Report, Tools, verify};
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+/// What is verified.
+#[derive(Subcommand)]
+pub(super) enum VerifyCommand {
+    /// Attack the commands of a sandbox from inside, and do the same outside as a control.
+    Sandbox(Sandbox),
+}
+
+/// Which sandbox, and how it is told.
+#[derive(Args)]
+pub(super) struct Sandbox {
+    /// Only this upstream; without it, every sandbox of the configuration.
+    #[arg(long)]
+    upstream: Option<String>,
+    /// As JSON, one document for each upstream.
+    #[arg(long)]
+    json: bool,
+    /// Judge the control as if it were confined. Whatever can be done outside must FAIL: this verifies the verifier.
+    #[arg(long)]
+    without_confinement: bool,
+}
+
+/// What stands in our environment and must stand in no command's.
+const CANARY: &str = "PORTCULLIS_VERIFY_CANARY";
+
+pub(super) fn run(command: &VerifyCommand, file: &Path) -> anyhow::Result<ExitCode> {
+    let VerifyCommand::Sandbox(sandbox) = command;
+    let secret = with_canary()?;
+    let (loaded, snapshot) = snapshot::compile_file(file)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let shared = Shared::new(Arc::new(Metrics::new()))?;
+    let is_meant = |upstream: &&Arc<Upstream>| sandbox.upstream.as_deref().is_none_or(|only| *only == *upstream.name);
+    let mut is_good = None;
+    for upstream in snapshot.upstreams.iter().filter(is_meant) {
+        let Some(visitor) = Visitor::new(upstream, &shared, "verify") else {
+            continue;
+        };
+        let judged = supervised(&snapshot.upstreams, &shared, sandbox.judge(&upstream.name, visitor, &loaded, &secret));
+        let report = runtime.block_on(judged).with_context(|| format!("the sandbox `{}`", upstream.name))?;
+        is_good = Some(report.is_good() && is_good != Some(false));
+    }
+    match is_good {
+        Some(true) => Ok(ExitCode::SUCCESS),
+        Some(false) => Ok(ExitCode::FAILURE),
+        None => Err(usage(match &sandbox.upstream {
+            Some(name) => format!("the configuration has no sandbox `{name}`"),
+            None => "the configuration has no sandbox".to_owned(),
+        })),
+    }
+}
+
+/// What stands in our environment. A process cannot change how it was started, so it starts again.
+fn with_canary() -> anyhow::Result<String> {
+    if let Ok(canary) = std::env::var(CANARY) {
+        return Ok(canary);
+    }
+    #[expect(clippy::disallowed_methods, reason = "this very program again")]
+    let mut again = Command::new("/proc/self/exe");
+    again.arg0("portcullis").args(std::env::args_os().skip(1)).env(CANARY, id::unguessable("canary-"));
+    if std::env::var_os("RUST_LOG").is_none() {
+        // Each refusal is in the report; the upstream's log would say it again.
+        again.env("RUST_LOG", "error");
+    }
+    let error = again.exec();
+    Err(error).context("this program cannot be started again")
+}
+
+/// The upstream's tools, without a gateway between.
+struct Called<'a>(&'a Visitor<'a>);
+
+impl Tools for Called<'_> {
+    async fn call_tool(&self, tool: &str, arguments: Value) -> Result<Value, String> {
+        self.0.call(tool, arguments).await.map_err(|error| error.to_string())
+    }
+}
+
+impl Sandbox {
+    async fn judge(
+        &self,
+        name: &str,
+        visitor: Visitor<'_>,
+        loaded: &config::Loaded,
+        secret: &str,
+    ) -> anyhow::Result<Report> {
+        // Before the upstream is started: it might inherit some of it.
+        let mut outside = Outside::new().context("nothing can be put up to be attacked")?;
+        visitor.up().await?;
+        let settings = visitor.settings().ok_or_else(|| anyhow!("it is no sandbox"))?;
+        let user = visitor.account().map_err(anyhow::Error::msg)?;
+        outside.aim(&Gateway {
+            settings,
+            user,
+            operator_socket: &loaded.resolve(&loaded.config.data_dir).join(OPERATOR_SOCKET),
+            upstream_socket: &visitor.socket(),
+            cgroups: &visitor.cgroups(),
+            secret,
+        })?;
+        let control = Bare::new(user, &outside.bare())?;
+        let backend = match settings.backend {
+            Backend::Bubblewrap { .. } => "bubblewrap",
+            Backend::Gvisor { .. } => "gvisor",
+        };
+        if !self.json {
+            let how = if self.without_confinement { "WITHOUT ITS CONFINEMENT" } else { backend };
+            println!("{name} ({how})");
+        }
+        let tell = |finding: &_| {
+            if !self.json {
+                println!("{finding}");
+                drop(std::io::stdout().flush());
+            }
+        };
+        let report = if self.without_confinement {
+            verify(&control, &control, &outside, None, tell).await
+        } else {
+            let confined = Confined::new(Called(&visitor));
+            verify(&confined, &control, &outside, Some(&settings.backend), tell).await
+        };
+        if self.json {
+            let confined = !self.without_confinement;
+            println!(
+                "{}",
+                json!({ "upstream": name, "backend": backend, "confined": confined, "findings": report.findings })
+            );
+        } else {
+            println!("{name}: {}", report.summary());
+        }
+        Ok(report)
+    }
+}
