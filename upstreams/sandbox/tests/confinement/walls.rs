@@ -112,14 +112,16 @@ fn sockets_are_of_unix_and_ip_only() {
         format!("python3 -c 'import socket; socket.socket({family}, {kind}, {protocol})'")
     };
 
-    // vsock, netlink (routes, audit), packet, ciphers, Bluetooth, and SCTP over IP.
+    // vsock, netlink (audit, devices), packet, ciphers, Bluetooth, and SCTP over IP.
     for (family, kind, protocol) in
-        [(40, 1, 0), (16, 3, 0), (16, 3, 9), (17, 3, 0), (38, 5, 0), (31, 3, 1), (2, 1, 132)]
+        [(40, 1, 0), (16, 3, 9), (16, 3, 15), (17, 3, 0), (38, 5, 0), (31, 3, 1), (2, 1, 132)]
     {
         let ended = world.run(&make(family, kind, protocol));
         assert!(ended.stderr.contains("not supported"), "{family} {protocol}: {ended:?}");
     }
-    for (family, kind, protocol) in [(1, 1, 0), (1, 2, 0), (2, 1, 0), (2, 1, 6), (2, 2, 17), (10, 1, 0), (10, 2, 0)] {
+    for (family, kind, protocol) in
+        [(1, 1, 0), (1, 2, 0), (2, 1, 0), (2, 1, 6), (2, 2, 17), (10, 1, 0), (10, 2, 0), (16, 3, 0)]
+    {
         world.output(&make(family, kind, protocol));
     }
 }
