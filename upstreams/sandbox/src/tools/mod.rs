@@ -98,6 +98,9 @@ pub(crate) async fn call(
     arguments: JsonObject,
     context: &RequestContext<RoleServer>,
 ) -> Option<CallToolResult> {
+    let Some(_call) = folder.call() else {
+        return Some(failed(&Failed::Asked("too many calls at once; try again when one of them has ended".to_owned())));
+    };
     let tool: FileTool = match name {
         run_command::NAME => {
             let answer = run_command::run(shared, &folder, arguments, context).await;
