@@ -45,6 +45,7 @@ async fn every_tool_has_a_closed_schema_a_title_and_true_hints() {
             assert!(schema["description"].is_string(), "{name} {argument}: {schema}");
             assert!(schema["type"].is_string(), "{name} {argument}: {schema}");
         }
+        assert!(!tool.to_string().contains("\"format\""), "no formats that nobody knows: {tool}");
         let reads = ["read_file", "list_directory", "search_files"].contains(&name);
         assert_eq!(tool["annotations"]["readOnlyHint"], json!(reads), "{name}");
         assert_eq!(tool["annotations"]["destructiveHint"], json!(!reads), "{name}");
