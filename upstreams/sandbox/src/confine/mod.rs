@@ -7,6 +7,7 @@
 mod bubblewrap;
 mod cgroup;
 mod environment;
+mod gvisor;
 mod inner;
 mod landlock;
 mod output;
@@ -22,6 +23,7 @@ pub use inner::inner;
 use crate::settings::{Backend, Settings};
 use bubblewrap::Bubblewrap;
 use cgroup::Cgroups;
+use gvisor::Gvisor;
 use portcullis_local::descriptors;
 use quota::Folders;
 use running::{Done, Job};
@@ -148,6 +150,7 @@ struct Shared {
 /// same for all of them.
 enum Built {
     Bubblewrap(Bubblewrap),
+    Gvisor(Gvisor),
 }
 
 /// A program that is to be started, with nothing but this.
@@ -255,7 +258,7 @@ impl Built {
             Backend::Bubblewrap { program } => {
                 Bubblewrap::find(program.as_deref(), settings).await.map(Built::Bubblewrap)
             }
-            Backend::Gvisor { .. } => Err("the backend `gvisor` is not built yet".to_owned()),
+            Backend::Gvisor { program } => Gvisor::find(program.as_deref(), settings).await.map(Built::Gvisor),
         }
     }
 
@@ -263,14 +266,13 @@ impl Built {
     fn launch(&self, workspace: Option<OwnedFd>, socket: OwnedFd) -> io::Result<Launch> {
         match self {
             Built::Bubblewrap(bubblewrap) => bubblewrap.launch(workspace, socket),
+            Built::Gvisor(gvisor) => gvisor.launch(workspace, socket),
         }
     }
 
     /// Whether what is inside talks to this very kernel.
     fn is_this_kernel(&self) -> bool {
-        match self {
-            Built::Bubblewrap(_) => true,
-        }
+        matches!(self, Built::Bubblewrap(_))
     }
 }
 
