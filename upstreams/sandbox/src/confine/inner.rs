@@ -21,6 +21,8 @@ use std::thread;
 /// The argument that makes this program the inner stage; the next one is the number of the socket.
 pub(super) const ARGUMENT: &str = "sandbox-inner";
 
+/// Threads of this process, which count as the command's user's.
+pub(super) const THREADS: u64 = 2;
 /// Files that one process may have open.
 const OPEN_FILES: u64 = 4096;
 /// A line for the shell that limits the address space of each process to `$1` KiB, and then is `$0 -c "$2"`.

@@ -214,8 +214,12 @@ impl Confinement {
         progress: &watch::Sender<Progress>,
         cancelled: &CancellationToken,
     ) -> Result<Outcome, Error> {
-        let turn = timeout(TURN, Arc::clone(&self.turns).acquire_owned()).await.map_err(|_| Error::Busy)?;
-        let turn = turn.map_err(|_| Error::Busy)?;
+        let turn = tokio::select! {
+            biased;
+            turn = timeout(TURN, Arc::clone(&self.turns).acquire_owned()) => turn.ok().and_then(Result::ok),
+            () = cancelled.cancelled() => return Ok(Outcome::nothing()),
+        };
+        let turn = turn.ok_or(Error::Busy)?;
         let abandoned = self.stopping.child_token();
         let _guard = abandoned.clone().drop_guard();
         let workspace = workspace.try_clone_to_owned().map_err(|why| Error::Confine(why.to_string()))?;
@@ -247,6 +251,16 @@ impl Confinement {
         let all = self.turns.acquire_many(self.shared.settings.at_once);
         let _ = timeout(Duration::from_secs(5), all).await;
         self.turns.close();
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// Of a command that was taken back before it began.
+    fn nothing() -> Outcome {
+        let (stdout, stderr) = (Captured::default(), Captured::default());
+        Outcome { end: End::Cancelled, stdout, stderr, elapsed: Duration::ZERO }
     }
 }
 

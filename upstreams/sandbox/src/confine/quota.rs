@@ -1,13 +1,12 @@
-//! What a principal's folder holds, and whether a command may go on filling it.
+//! Whether a command may go on filling its principal's folder.
 //!
 //! Walking a folder is dear, asking its file system is not: so the file system is asked often, and the folder walked only
 //! where the file system has grown by as much as could matter. Commands end at their quota a little late, by what can be
 //! written between two looks; a folder that is over it takes no more from the next command ([`Folders::watch`]).
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, fstatvfs, openat, statat};
-use rustix::io::Errno;
-use std::collections::{HashMap, HashSet};
-use std::ffi::CStr;
+use crate::workspace::{Usage, usage};
+use rustix::fs::{fstat, fstatvfs};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,65 +14,12 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// Folders in folders that are followed. One beyond counts as more than any quota.
-const DEEPEST: usize = 256;
 /// A folder on a file system that grows is walked at least this often.
 const AT_LEAST: Duration = Duration::from_secs(1);
 /// Of a file system's inodes, those that a command must leave: a twentieth.
 const INODES: u64 = 20;
 /// Folders that are remembered.
 const FOLDERS: usize = 10_000;
-
-/// Bytes that a folder holds on disk; a file with several names counts once.
-///
-/// # Errors
-/// It cannot be read.
-pub(super) fn used(folder: BorrowedFd<'_>) -> rustix::io::Result<u64> {
-    let mut seen = HashSet::new();
-    let mut total = 0;
-    let mut open = vec![Dir::read_from(folder)?];
-    loop {
-        let depth = open.len();
-        let Some(directory) = open.last_mut() else { return Ok(total) };
-        let Some(entry) = directory.read() else {
-            open.pop();
-            continue;
-        };
-        let entry = entry?;
-        if [c".", c".."].contains(&entry.file_name()) {
-            continue;
-        }
-        let at = directory.fd()?;
-        let Some(found) = look(at, entry.file_name())? else { continue };
-        if found.st_nlink < 2 || is_directory(&found) || seen.insert((found.st_dev, found.st_ino)) {
-            total += found.st_blocks as u64 * 512;
-        }
-        if is_directory(&found) {
-            if depth == DEEPEST {
-                return Ok(u64::MAX);
-            }
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            match openat(at, entry.file_name(), flags, Mode::empty()) {
-                Ok(inner) => open.push(Dir::new(inner)?),
-                // It has just gone, or its owner may not read it: nothing can be put there now either.
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => {}
-                Err(why) => return Err(why),
-            }
-        }
-    }
-}
-
-fn look(at: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<Option<Stat>> {
-    match statat(at, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(found) => Ok(Some(found)),
-        Err(Errno::NOENT) => Ok(None),
-        Err(why) => Err(why),
-    }
-}
-
-fn is_directory(found: &Stat) -> bool {
-    FileType::from_raw_mode(found.st_mode) == FileType::Directory
-}
 
 /// What is known of all folders that commands have run in.
 pub(super) struct Folders {
@@ -102,6 +48,8 @@ pub(super) struct Watch {
     /// What its file system held then.
     then: u64,
     at: Instant,
+    /// How long after the last walk began there is none.
+    pause: Duration,
     walking: Option<JoinHandle<u64>>,
 }
 
@@ -125,10 +73,11 @@ impl Folders {
         let then = taken(folder.as_fd())?;
         let known = match known {
             Some(known) if known <= self.quota => known,
-            _ => self.set(inode, count(Arc::clone(&folder)).await),
+            _ => self.set(inode, count(Arc::clone(&folder), u64::MAX).await),
         };
         let (limit, is_full) = (self.quota.max(known), known > self.quota);
-        Ok(Watch { folder, reserve: self.reserve, limit, is_full, known, then, at: Instant::now(), walking: None })
+        let (at, pause) = (Instant::now(), Duration::ZERO);
+        Ok(Watch { folder, reserve: self.reserve, limit, is_full, known, then, at, pause, walking: None })
     }
 
     /// Counts the folder once more, if a command has changed what it holds. Nobody waits for that.
@@ -141,7 +90,7 @@ impl Folders {
         let was_counting = std::mem::replace(&mut self.known().entry(inode).or_default().is_counting, true);
         if !was_counting {
             let folders = Arc::clone(self);
-            tokio::spawn(async move { folders.set(inode, count(watch.folder).await) });
+            tokio::spawn(async move { folders.set(inode, count(watch.folder, folders.quota).await) });
         }
     }
 
@@ -178,16 +127,19 @@ impl Watch {
             && let Some(walk) = self.walking.take()
         {
             self.known = walk.await.unwrap_or(u64::MAX);
+            // As long as that took, or the walks of a large folder would be all that this host does.
+            self.pause = self.at.elapsed() * 2;
         }
         if self.known > self.limit || self.is_short() {
             return true;
         }
         let Ok(now) = taken(self.folder.as_fd()) else { return true };
         let grown = now.saturating_sub(self.then);
-        let is_due = grown > self.limit - self.known || (grown > 0 && self.at.elapsed() > AT_LEAST);
-        if is_due && self.walking.is_none() {
+        let since = self.at.elapsed();
+        let is_due = grown > self.limit - self.known || (grown > 0 && since > AT_LEAST);
+        if is_due && since > self.pause && self.walking.is_none() {
             (self.then, self.at) = (now, Instant::now());
-            self.walking = Some(tokio::spawn(count(Arc::clone(&self.folder))));
+            self.walking = Some(tokio::spawn(count(Arc::clone(&self.folder), self.limit)));
         }
         false
     }
@@ -206,10 +158,13 @@ impl Watch {
     }
 }
 
-/// What `folder` holds; more than any quota where that cannot be said.
-async fn count(folder: Arc<OwnedFd>) -> u64 {
-    let walk = tokio::task::spawn_blocking(move || used(folder.as_fd()));
-    walk.await.ok().and_then(Result::ok).unwrap_or(u64::MAX)
+/// What `folder` holds, as far as `enough`; more than any quota where that cannot be said.
+async fn count(folder: Arc<OwnedFd>, enough: u64) -> u64 {
+    let walk = tokio::task::spawn_blocking(move || usage(folder.as_fd(), enough));
+    match walk.await {
+        Ok(Ok(Usage { bytes, is_whole })) if is_whole || bytes > enough => bytes,
+        _ => u64::MAX,
+    }
 }
 
 /// Bytes that are taken on the file system of `folder`, whoever took them.

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// Who a command is, inside.
 pub(super) const USER: &str = "agent";
@@ -43,6 +43,7 @@ pub(super) struct Root {
     mounts: Vec<OsString>,
     /// Files that are written into it, and what is in them.
     files: Vec<(PathBuf, Vec<u8>)>,
+    /// Arguments that come last, since they may cover what stands before.
     after: Vec<OsString>,
 }
 
@@ -77,13 +78,12 @@ impl Root {
                 None => {}
             }
         }
+        let mut after = after(settings.tmp);
         for place in &settings.read_only {
-            if !place.is_absolute() || !place.exists() {
-                return Err(format!("`read_only`: {} is not there, or is no absolute path", place.display()));
-            }
-            bind(&mut mounts, place);
+            may_show(place)?;
+            bind(&mut after, place);
         }
-        Ok(Root { mounts, files, after: after(settings.tmp) })
+        Ok(Root { mounts, files, after })
     }
 
     /// As arguments of bwrap. `pass` says which number a descriptor will have there.
@@ -108,6 +108,25 @@ impl Root {
         arguments.extend(["--remount-ro", "/", "--chdir", "/"].map(OsString::from));
         Ok(arguments)
     }
+}
+
+/// Whether a folder of the host may be shown: not where it would cover what is ours.
+fn may_show(place: &Path) -> Result<(), String> {
+    let fault = |what: &str| Err(format!("`read_only`: {} {what}", place.display()));
+    if !place.is_absolute() || place.components().any(|part| part == Component::ParentDir) {
+        return fault("is not an absolute path without `..`");
+    }
+    if !place.exists() {
+        return fault("is not there, or the user that the sandbox runs as cannot reach it");
+    }
+    let ours = ["/etc", "/usr", "/var/tmp", "/proc", "/dev", "/tmp", "/run", WORKSPACE];
+    let is_inside = |outer: &str| place.starts_with(outer);
+    if ours.iter().any(|ours| Path::new(ours).starts_with(place))
+        || ["/proc", "/dev", WORKSPACE].into_iter().any(is_inside)
+    {
+        return fault("would cover what every command needs; name folders in it, or another one");
+    }
+    Ok(())
 }
 
 /// What is not of the host's disk.

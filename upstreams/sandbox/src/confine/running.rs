@@ -4,7 +4,7 @@ use super::cgroup::Leaf;
 use super::output::Output;
 use super::protocol::{Limits, Order, Report, TERMINATE};
 use super::quota::Watch;
-use super::{Command, End, Error, Launch, Outcome, Progress, Shared, bubblewrap, environment};
+use super::{Command, End, Error, Launch, Outcome, Progress, Shared, bubblewrap, environment, inner};
 use portcullis_local::descriptors;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, ChildStdin};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -64,7 +64,7 @@ pub(super) async fn run(shared: &Shared, job: Job) -> Result<Done, Error> {
         None => None,
     };
     let order = order(shared, &job, watch.as_ref().is_some_and(Watch::is_full));
-    let running = Running::start(shared, job, leaf, &order).await.map_err(|why| confine("starting it", &why))?;
+    let running = Running::start(shared, job, leaf, &order).map_err(|why| confine("starting it", &why))?;
     let done = running.finish(watch.as_mut()).await;
     if let Some(watch) = watch {
         shared.folders.settle(watch);
@@ -81,7 +81,7 @@ fn order(shared: &Shared, job: &Job, is_full: bool) -> Order {
         environment: environment::of(&settings.environment, &job.command.environment),
         limits: Limits {
             file: if is_full { 0 } else { settings.quota },
-            processes: u64::from(settings.processes),
+            processes: u64::from(settings.processes) + inner::THREADS,
             memory: is_off.then_some(settings.memory),
         },
         read_only: settings.read_only.iter().filter_map(|path| path.to_str().map(str::to_owned)).collect(),
@@ -94,7 +94,8 @@ struct Running {
     leaf: Leaf,
     child: Child,
     lines: Lines<BufReader<OwnedReadHalf>>,
-    asks: OwnedWriteHalf,
+    /// A word here asks all inside to end. When this is gone, the inner stage ends.
+    asks: mpsc::Sender<()>,
     stdout: (Output, JoinHandle<()>),
     stderr: (Output, JoinHandle<()>),
     since: Instant,
@@ -119,13 +120,15 @@ enum Step {
 // === impl Running ===
 
 impl Running {
-    async fn start(shared: &Shared, job: Job, leaf: Leaf, order: &Order) -> std::io::Result<Running> {
+    fn start(shared: &Shared, job: Job, leaf: Leaf, order: &Order) -> std::io::Result<Running> {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let workspace = job.workspace.as_ref().map(OwnedFd::try_clone).transpose()?;
         let launch = shared.backend.launch(workspace, theirs.into())?;
         let mut child = spawn(launch, leaf.entered()?)?;
-        let (reads, mut asks) = UnixStream::from_std(ours)?.into_split();
+        let (reads, writes) = UnixStream::from_std(ours)?.into_split();
+        let (asks, asked) = mpsc::channel(1);
+        tokio::spawn(tell(writes, order.to_bytes()?, asked));
         let capture = |progress: &watch::Sender<Progress>| (Output::new(shared.settings.output), progress.clone());
         let (stdout, progress) = capture(&job.progress);
         let out = child.stdout.take().map(|pipe| tokio::spawn(stdout.clone().read(pipe, progress)));
@@ -135,9 +138,6 @@ impl Running {
         if let Some(stdin) = child.stdin.take() {
             tokio::spawn(feed(stdin, job.command.stdin.clone()));
         }
-        // It fits, or bwrap has ended, and then its end is told below.
-        let order = order.to_bytes()?;
-        let _ = timeout(SETTING_UP, asks.write_all(&order)).await;
         let (since, lines) = (Instant::now(), BufReader::new(reads).lines());
         Ok(Running {
             job,
@@ -197,7 +197,7 @@ impl Running {
     /// Asks all inside to end.
     fn ask(&mut self, end: End, grace: Duration) {
         self.end = Some(end);
-        if self.asks.try_write(&[TERMINATE]).is_ok() && self.began.is_some() {
+        if self.began.is_some() && self.asks.try_send(()).is_ok() {
             self.next = Some((Instant::now() + grace, Step::Inside));
         } else {
             self.kill(None);
@@ -292,6 +292,15 @@ fn spawn(launch: Launch, entered: Vec<OwnedFd>) -> std::io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     descriptors::pass(&mut command, launch.passed, entered);
     tokio::process::Command::from(command).spawn()
+}
+
+/// Gives the inner stage its order, and then passes on what it is asked, for as long as there is somebody to ask.
+async fn tell(mut inner: OwnedWriteHalf, order: Vec<u8>, mut asked: mpsc::Receiver<()>) {
+    // If it has gone, that is noticed elsewhere.
+    let _ = inner.write_all(&order).await;
+    while asked.recv().await.is_some() {
+        let _ = inner.write_all(&[TERMINATE]).await;
+    }
 }
 
 async fn feed(mut stdin: ChildStdin, bytes: Vec<u8>) {

@@ -251,22 +251,26 @@ fn space() -> Rules {
     rules
 }
 
-/// EAFNOSUPPORT: everything but UNIX and IP. A virtual machine's sockets (vsock) are in no network namespace; netlink,
-/// packet, and the kernel's ciphers (`AF_ALG`) are large, old, and of no use here.
+/// EAFNOSUPPORT: everything but UNIX, IP and netlink. A virtual machine's sockets (vsock) are in no network namespace;
+/// packets and the kernel's ciphers (`AF_ALG`) are large, old, and of no use here.
 fn families() -> Rules {
-    let known = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6].map(|family| unequal(0, family as u64));
-    [libc::SYS_socket, libc::SYS_socketpair].into_iter().map(|call| (call, vec![when(&known)])).collect()
+    let known = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let other = known.map(|family| unequal(0, family as u64));
+    [libc::SYS_socket, libc::SYS_socketpair].into_iter().map(|call| (call, vec![when(&other)])).collect()
 }
 
-/// EPROTONOSUPPORT: of IP, only TCP, UDP and ICMP; the others would load a module each.
+/// EPROTONOSUPPORT: of IP, only TCP, UDP and ICMP, since others would load a module each; of netlink, only what lists
+/// devices and routes, since `getifaddrs` asks there (without it, Node's `os.networkInterfaces` throws, and half of its
+/// test servers). Without capabilities it answers questions only, and about a network namespace that is empty.
 fn protocols() -> Rules {
-    let known = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_ICMP, libc::IPPROTO_ICMPV6];
-    let of = |family: i32| {
+    let ip = [0, libc::IPPROTO_TCP, libc::IPPROTO_UDP, libc::IPPROTO_ICMP, libc::IPPROTO_ICMPV6];
+    let of = |family: i32, known: &[i32]| {
         let mut conditions = vec![equal(0, family as u64)];
-        conditions.extend(known.map(|protocol| unequal(2, protocol as u64)));
+        conditions.extend(known.iter().map(|protocol| unequal(2, *protocol as u64)));
         when(&conditions)
     };
-    [(libc::SYS_socket, vec![of(libc::AF_INET), of(libc::AF_INET6)])].into_iter().collect()
+    let refused = vec![of(libc::AF_INET, &ip), of(libc::AF_INET6, &ip), of(libc::AF_NETLINK, &[libc::NETLINK_ROUTE])];
+    [(libc::SYS_socket, refused)].into_iter().collect()
 }
 
 fn every(calls: &[libc::c_long]) -> Rules {
@@ -330,3 +334,6 @@ fn to_bytes(statement: &sock_filter) -> [u8; 8] {
     bytes[4..].copy_from_slice(&statement.k.to_ne_bytes());
     bytes
 }
+
+#[cfg(test)]
+mod tests;

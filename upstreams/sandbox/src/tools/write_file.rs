@@ -27,9 +27,9 @@ struct Arguments {
     /// How `content` is to be read.
     #[serde(default = "utf8")]
     encoding: Encoding,
-    /// `create` makes a new file, and fails where something has its name; `overwrite` makes or replaces one; `append` adds
-    /// to one, or makes it.
-    #[serde(default = "create")]
+    /// `overwrite` makes a file or replaces it; `create` makes a new one, and fails where something has its name; `append`
+    /// adds to one, or makes it.
+    #[serde(default = "overwrite")]
     mode: Mode,
     /// Whether to make the folders on the way to it.
     #[serde(default)]
@@ -40,8 +40,8 @@ fn utf8() -> Encoding {
     Encoding::Utf8
 }
 
-fn create() -> Mode {
-    Mode::Create
+fn overwrite() -> Mode {
+    Mode::Overwrite
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize, JsonSchema)]

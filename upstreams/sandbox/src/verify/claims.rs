@@ -111,7 +111,7 @@ pub const CLAIMS: &[Claim] = &[
     probe("abstract", "a command cannot connect to an abstract socket of the host", "abstract {abstract}"),
     probe("operator-socket", "a command cannot connect to the socket of the gateway's operators", "unix {operator}"),
     probe("upstream-socket", "a command cannot connect to the socket of its own upstream", "unix {upstream}"),
-    kernel("netlink", "a command has no netlink sockets", "socket netlink raw 0"),
+    kernel("netlink", "a command has no netlink sockets, but for its own devices and routes", "socket netlink raw 9"),
     kernel("packet", "a command has no packet sockets", "socket packet dgram 0"),
     kernel("raw", "a command has no raw sockets", "socket inet raw 1"),
     kernel("alg", "a command has no sockets to the kernel's ciphers", "socket alg seqpacket 0"),

@@ -63,7 +63,7 @@ pub fn sweep(cgroup: &Cgroup) -> io::Result<()> {
         for entry in fs::read_dir(root)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(PREFIX) {
-                result = remove_now(&[entry.path()]).and(result);
+                result = portcullis_local::cgroup::sweep(&entry.path()).and(result);
             }
         }
     }
@@ -192,17 +192,6 @@ fn roots(cgroup: &Cgroup) -> impl Iterator<Item = &PathBuf> {
         Cgroup::Off => Vec::new(),
     }
     .into_iter()
-}
-
-fn remove_now(folders: &[PathBuf]) -> io::Result<()> {
-    let mut leaf = Leaf { folders: folders.to_vec(), is_v2: folders.iter().any(|at| at.join("cgroup.kill").exists()) };
-    for _ in 0..TRIES {
-        if leaf.try_remove().is_ok() {
-            return Ok(());
-        }
-        std::thread::sleep(BETWEEN);
-    }
-    leaf.try_remove()
 }
 
 fn members(folder: &Path) -> HashSet<Pid> {
