@@ -5,6 +5,7 @@ mod clients;
 mod leftovers;
 mod starts;
 mod supervision;
+mod without_root;
 mod work;
 
 use crate::support::agent::{Agent, Answer};
