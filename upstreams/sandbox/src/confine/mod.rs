@@ -10,6 +10,7 @@ mod environment;
 mod inner;
 mod landlock;
 mod output;
+mod process;
 mod protocol;
 mod quota;
 mod root;
