@@ -174,19 +174,19 @@ impl Running {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_talking = true;
-        let _ = loop {
+        loop {
             let deadline = self.deadline();
             let step = self.next;
             tokio::select! {
                 line = self.lines.next_line(), if is_talking => is_talking = self.hear(line.ok().flatten().as_deref()),
-                ended = self.process.wait() => break ended,
+                () = self.process.wait() => break,
                 () = sleep_until(deadline), if self.end.is_none() => self.ask(End::TimedOut, GRACE),
                 () = self.job.cancelled.cancelled(), if self.end.is_none() => self.ask(End::Cancelled, SHORT_GRACE),
                 () = self.job.abandoned.cancelled(), if step.is_none() => self.kill(Some(End::Cancelled)),
                 () = sleep_until(step.map_or(deadline, |(at, _)| at)), if step.is_some() => self.go_on(),
                 _ = tick.tick() => self.look(watch.as_deref_mut()).await,
             }
-        };
+        }
         self.clean_up().await
     }
 
