@@ -158,7 +158,11 @@ impl Task {
         self.shared.metrics.upstream_started(&self.upstream.name);
         let (ended, gateway_lives) = self.life(process, &mut child, ready, secret, end).await;
         // Whoever holds a connection to it gets no answer any more; nobody new is to come.
-        process.state.send_replace(State::Down("it was ended".to_owned()));
+        let why = match &ended {
+            Ended::Because(why) => why.clone(),
+            Ended::Asked => "it was ended".to_owned(),
+        };
+        process.state.send_replace(State::Down(why));
         end_process(&mut child).await;
         drop(gateway_lives);
         let sweeping = left.clone();

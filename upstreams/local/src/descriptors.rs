@@ -273,11 +273,29 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
 /// Makes all descriptors but 0, 1 and 2 close where a program is started, whoever opened them.
 ///
 /// # Errors
-/// The kernel is older than Linux 5.11.
+/// The kernel has no call for it (Linux before 5.11, gVisor), and no /proc to see which there are.
 pub fn close_on_exec() -> io::Result<()> {
     let (first, last) = (FIRST as libc::c_uint, libc::c_uint::MAX);
     // SAFETY: no memory is touched, and nothing is closed.
-    check(unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) } == 0)
+    let at_once = check(unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) } == 0);
+    match at_once {
+        Err(why) if [Some(libc::EINVAL), Some(libc::ENOSYS)].contains(&why.raw_os_error()) => one_by_one(),
+        done => done,
+    }
+}
+
+fn one_by_one() -> io::Result<()> {
+    let numbers =
+        std::fs::read_dir("/proc/self/fd")?.map(|entry| Ok(entry?.file_name().to_string_lossy().parse().ok()));
+    let numbers: Vec<Option<RawFd>> = numbers.collect::<io::Result<_>>()?;
+    for number in numbers.into_iter().flatten().filter(|number| *number >= FIRST) {
+        // SAFETY: no memory is touched. The one that the folder was read with is not there any more, and said so.
+        match check(unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } == 0) {
+            Err(why) if why.raw_os_error() != Some(libc::EBADF) => return Err(why),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn check(is_done: bool) -> io::Result<()> {

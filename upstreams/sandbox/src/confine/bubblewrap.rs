@@ -26,29 +26,8 @@ impl Bubblewrap {
     ///
     /// # Errors
     /// What is missing, and where to get it.
-    pub(super) async fn find(program: Option<&Path>, settings: &Settings) -> Result<Bubblewrap, String> {
-        let found =
-            program.map(Path::to_owned).or_else(|| PLACES.map(PathBuf::from).into_iter().find(|it| it.exists()));
-        let program = found.ok_or(
-            "bubblewrap is not installed: `apt-get install bubblewrap` (or dnf, apk, pacman: the package has this name \
-             everywhere), or say where `bwrap` is",
-        )?;
-        #[expect(clippy::disallowed_methods, reason = "this is what confinement is for")]
-        let mut help = std::process::Command::new(&program);
-        let help = tokio::process::Command::from({
-            help.arg("--help").env_clear();
-            help
-        })
-        .output()
-        .await;
-        let help = help.map_err(|why| format!("{} cannot be run: {why}", program.display()))?;
-        let help = [help.stdout, help.stderr].concat();
-        if !String::from_utf8_lossy(&help).contains("--bind-fd") {
-            return Err(format!(
-                "{} is too old: it has no --bind-fd. Version 0.8.0 of bubblewrap is in Debian 12 and Ubuntu 23.04",
-                program.display()
-            ));
-        }
+    pub(super) async fn find(named: Option<&Path>, settings: &Settings) -> Result<Bubblewrap, String> {
+        let program = program(named).await?;
         let ourselves = std::fs::File::open("/proc/self/exe").map_err(|why| format!("/proc/self/exe: {why}"))?;
         Ok(Bubblewrap { program, root: Root::new(settings)?, filter: seccomp::program()?, ourselves: ourselves.into() })
     }
@@ -81,6 +60,37 @@ impl Bubblewrap {
         launch.arguments = arguments;
         Ok(launch)
     }
+}
+
+/// Where `bwrap` is, if it is new enough.
+///
+/// # Errors
+/// What is missing, and where to get it.
+pub(super) async fn program(named: Option<&Path>) -> Result<PathBuf, String> {
+    let found = named.map(Path::to_owned).or_else(|| PLACES.map(PathBuf::from).into_iter().find(|it| it.exists()));
+    let program = found.ok_or(
+        "bubblewrap is not installed: `apt-get install bubblewrap` (or dnf, apk, pacman: the package has this name \
+         everywhere), or say where `bwrap` is",
+    )?;
+    let help = said_by(&program, &["--help"]).await;
+    let help = help.map_err(|why| format!("{} cannot be run: {why}", program.display()))?;
+    if !help.contains("--bind-fd") {
+        return Err(format!(
+            "{} is too old: it has no --bind-fd. Version 0.8.0 of bubblewrap is in Debian 12 and Ubuntu 23.04",
+            program.display()
+        ));
+    }
+    Ok(program)
+}
+
+/// What a program says of itself, on stdout and stderr.
+///
+/// # Errors
+/// It cannot be run.
+pub(super) async fn said_by(program: &Path, arguments: &[&str]) -> io::Result<String> {
+    let mut command = tokio::process::Command::new(program);
+    let output = command.args(arguments).env_clear().output().await?;
+    Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
 /// What bwrap said, and which setting of the host stands behind it.

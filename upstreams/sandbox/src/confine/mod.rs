@@ -7,6 +7,7 @@
 mod bubblewrap;
 mod cgroup;
 mod environment;
+mod gvisor;
 mod inner;
 mod landlock;
 mod output;
@@ -24,6 +25,7 @@ use crate::network::Places;
 use crate::settings::{Backend, Network, Settings};
 use bubblewrap::Bubblewrap;
 use cgroup::Cgroups;
+use gvisor::Gvisor;
 use portcullis_local::descriptors;
 use quota::Folders;
 use running::{Done, Job};
@@ -152,6 +154,7 @@ struct Shared {
 /// same for all of them.
 enum Built {
     Bubblewrap(Bubblewrap),
+    Gvisor(Gvisor),
 }
 
 /// A program that is to be started, with nothing but this.
@@ -277,7 +280,7 @@ impl Built {
             Backend::Bubblewrap { program } => {
                 Bubblewrap::find(program.as_deref(), settings).await.map(Built::Bubblewrap)
             }
-            Backend::Gvisor { .. } => Err("the backend `gvisor` is not built yet".to_owned()),
+            Backend::Gvisor { program } => Gvisor::find(program.as_deref(), settings).await.map(Built::Gvisor),
         }
     }
 
@@ -285,14 +288,16 @@ impl Built {
     fn launch(&self, workspace: Option<OwnedFd>, sockets: Vec<OwnedFd>) -> io::Result<Launch> {
         match self {
             Built::Bubblewrap(bubblewrap) => bubblewrap.launch(workspace, sockets),
+            Built::Gvisor(gvisor) => match <[OwnedFd; 1]>::try_from(sockets) {
+                Ok([socket]) => gvisor.launch(workspace, socket),
+                Err(_) => Err(io::Error::other("gVisor has no way to a proxy")),
+            },
         }
     }
 
     /// Whether what is inside talks to this very kernel.
     fn is_this_kernel(&self) -> bool {
-        match self {
-            Built::Bubblewrap(_) => true,
-        }
+        matches!(self, Built::Bubblewrap(_))
     }
 }
 

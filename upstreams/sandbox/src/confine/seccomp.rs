@@ -157,6 +157,22 @@ pub(super) fn program() -> Result<Vec<u8>, String> {
     Ok(program.iter().flat_map(to_bytes).collect())
 }
 
+/// A program that keeps files from being setuid or setgid, and nothing else: for whoever makes files on behalf of a
+/// command that has a kernel of its own.
+///
+/// # Errors
+/// This program has no table for the architecture it runs on.
+pub(super) fn modes() -> Result<Vec<u8>, String> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(|why| why.to_string())?;
+    let mut program = BpfProgram::new();
+    for (rules, errno) in [(file_modes(), libc::EPERM), (every(&[libc::SYS_openat2]), libc::ENOSYS)] {
+        let refuse = SeccompAction::Errno(errno as u32);
+        let part = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).map_err(|why| why.to_string())?;
+        program = followed_by(program, BpfProgram::try_from(part).map_err(|why| why.to_string())?);
+    }
+    Ok(program.iter().flat_map(to_bytes).collect())
+}
+
 /// EPERM.
 fn forbidden() -> Rules {
     let mut rules = every(FORBIDDEN);
@@ -166,6 +182,13 @@ fn forbidden() -> Rules {
     rules.insert(libc::SYS_ioctl, TERMINAL_IOCTLS.iter().map(|request| when(&[equal(1, *request)])).collect());
     let other = PERSONALITIES.iter().map(|known| unequal(0, *known)).collect::<Vec<_>>();
     rules.insert(libc::SYS_personality, vec![when(&other)]);
+    rules.extend(file_modes());
+    rules
+}
+
+/// EPERM, too: setuid and setgid files, and devices.
+fn file_modes() -> Rules {
+    let mut rules = Rules::new();
     // A file that gives its owner's rights to whoever runs it would do so outside, too.
     for (call, mode) in MODES {
         rules.insert(*call, setuid(*mode).into_iter().map(|bits| when(&[bits])).collect());

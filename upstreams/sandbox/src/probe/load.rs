@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use rustix::process::{WaitOptions, waitpid};
 use std::fs::File;
 use std::io::Write as _;
+use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
 /// What is written at once.
@@ -180,10 +181,12 @@ pub(super) fn daemon(arguments: &[String]) -> Attempt {
             let _ = raw(libc::SYS_close, [descriptor.into()]);
         }
     }
+    // In place, so that whoever reads finds a number, and not the moment before it.
+    let beat = File::create(file)?;
     let mut n = 0_u64;
     while now() < until {
         n += 1;
-        if std::fs::write(file, n.to_string()).is_err() {
+        if beat.write_all_at(format!("{n:08}").as_bytes(), 0).is_err() {
             break;
         }
         pause(Duration::from_millis(40));

@@ -191,17 +191,22 @@ impl Outside {
         line.split(' ').map(|word| self.fill(word, inner)).collect()
     }
 
-    /// One word of it.
-    pub(super) fn fill(&self, word: &str, inner: &str) -> Result<String, String> {
-        let Some((before, rest)) = word.split_once('{') else {
-            return Ok(word.to_owned());
-        };
-        let (name, after) = rest.split_once('}').unwrap_or((rest, ""));
-        let value = match name {
-            "inner" => Ok(inner.to_owned()),
-            name => self.values.get(name).cloned().unwrap_or_else(|| Err(format!("there is no `{name}`"))),
-        };
-        value.map(|value| format!("{before}{value}{after}"))
+    fn fill(&self, word: &str, inner: &str) -> Result<String, String> {
+        let mut filled = String::new();
+        let mut rest = word;
+        while let Some((before, (name, after))) =
+            rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        {
+            filled.push_str(before);
+            match (name, self.values.get(name)) {
+                ("inner", _) => filled.push_str(inner),
+                (_, Some(Ok(value))) => filled.push_str(value),
+                (_, Some(Err(why))) => return Err(why.clone()),
+                (_, None) => return Err(format!("there is no `{name}`")),
+            }
+            rest = after;
+        }
+        Ok(filled + rest)
     }
 
     /// Where the canary is.

@@ -1,3 +1,5 @@
+//! What commands cannot do.
+
 use crate::world::{MIB, World};
 use rustix::process::geteuid;
 use serde_json::json;

@@ -7,7 +7,8 @@
 mod v1;
 mod v2;
 
-use crate::settings::{Cgroup, Settings};
+use super::gvisor;
+use crate::settings::{Backend, Cgroup, Settings};
 use portcullis_local::descriptors::Begin;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::HashSet;
@@ -75,9 +76,13 @@ pub fn sweep(cgroup: &Cgroup) -> io::Result<()> {
 impl Cgroups {
     /// Removes what an earlier process has left, and tries that leaves can be made.
     pub(super) fn open(settings: &Settings) -> Result<Cgroups, String> {
+        let ours = match settings.backend {
+            Backend::Bubblewrap { .. } => OURS,
+            Backend::Gvisor { .. } => OURS + gvisor::own_processes(settings),
+        };
         let limits = Limits {
             memory: settings.memory,
-            processes: u64::from(settings.processes) + OURS,
+            processes: u64::from(settings.processes) + ours,
             cpu_millis: u64::from(settings.cpu_millis),
         };
         let cgroups = Cgroups { place: settings.cgroup.clone(), limits, next: AtomicU64::new(0) };
