@@ -10,7 +10,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use std::ffi::{CStr, CString, OsStr, OsString, c_char};
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Command;
@@ -218,32 +218,29 @@ fn arrange_some(first: RawFd, passed: &[OwnedFd], aside: &mut [RawFd], n: usize)
     )
 }
 
-/// Where a process that was started by [`apart`] finds its folder: a place that every Linux has, and that nothing of ours
-/// uses otherwise.
-const REACHABLE: &CStr = c"/dev/shm";
+/// Where a process that was started by [`apart`] finds its folder, and the program that started it: in a place that every
+/// Linux has, and that nothing of ours uses otherwise.
+const PLACE: &CStr = c"/dev/shm";
+const FOLDER: &CStr = c"/dev/shm/workspace";
+/// The program that started it.
+pub const OURSELVES: &CStr = c"/dev/shm/portcullis";
 
 /// Makes `command` start as `user`, in a mount namespace of its own, in which `folder` stands at a place that this user
 /// can reach: what the folder lies in may be root's alone, and a program that mounts it must find it by a path. What
-/// `folder` then is, also where it is passed on ([`pass`], to be called after this), is the folder at that place.
+/// `folder` then is, also where it is passed on ([`pass`], to be called after this), is the folder at that place. Our own
+/// program stands at [`OURSELVES`], unless there is another one at its path by now.
 ///
 /// Root may do this, unless it is the root of a container that may not: then the folder stays where it is.
 pub fn apart(command: &mut Command, (uid, gid): (u32, u32), folder: BorrowedFd<'_>) {
     let folder = folder.as_raw_fd();
+    let ourselves = std::env::current_exe().ok().and_then(|path| CString::new(path.into_os_string().into_vec()).ok());
     let go = move || {
-        // SAFETY: no memory is touched but paths that live as long as the program. `folder` is held open by whoever
-        // passes it on.
+        // SAFETY: no memory is touched. `folder` is held open by whoever passes it on.
         unsafe {
             // The descriptor is of the mounts of before; the working directory goes over to the new ones.
             check(libc::fchdir(folder) == 0)?;
             if libc::unshare(libc::CLONE_NEWNS) == 0 {
-                let none = std::ptr::null();
-                // Nothing goes back to the host; what it unmounts goes here too.
-                check(libc::mount(none, c"/".as_ptr(), none, libc::MS_SLAVE | libc::MS_REC, none.cast()) == 0)?;
-                let (here, there) = (c".".as_ptr(), REACHABLE.as_ptr());
-                check(libc::mount(here, there, none, libc::MS_BIND | libc::MS_REC, none.cast()) == 0)?;
-                let opened = libc::open(there, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
-                check(opened >= 0)?;
-                check(libc::dup3(opened, folder, libc::O_CLOEXEC) == folder)?;
+                furnish(folder, ourselves.as_deref())?;
             }
             check(libc::chdir(c"/".as_ptr()) == 0)?;
             check(libc::setgroups(0, std::ptr::null()) == 0)?;
@@ -253,6 +250,43 @@ pub fn apart(command: &mut Command, (uid, gid): (u32, u32), folder: BorrowedFd<'
     };
     // SAFETY: `go` makes system calls only: it neither allocates nor takes a lock.
     unsafe { command.pre_exec(go) };
+}
+
+/// Puts what is here, and us, at [`PLACE`]; `folder` is then what stands there. Only system calls.
+fn furnish(folder: RawFd, ourselves: Option<&CStr>) -> io::Result<()> {
+    let none = std::ptr::null();
+    // SAFETY: no memory is touched but paths, options and a structure that live longer than each call.
+    unsafe {
+        // Nothing goes back to the host; what it unmounts goes here too.
+        check(libc::mount(none, c"/".as_ptr(), none, libc::MS_SLAVE | libc::MS_REC, none.cast()) == 0)?;
+        let (kind, flags) = (c"tmpfs".as_ptr(), libc::MS_NOSUID | libc::MS_NODEV);
+        let options = c"mode=0755,size=64k,nr_inodes=16".as_ptr();
+        check(libc::mount(kind, PLACE.as_ptr(), kind, flags, options.cast()) == 0)?;
+        check(libc::mkdir(FOLDER.as_ptr(), 0o700) == 0)?;
+        let bind = |from: &CStr, to: &CStr| {
+            check(libc::mount(from.as_ptr(), to.as_ptr(), none, libc::MS_BIND | libc::MS_REC, none.cast()) == 0)
+        };
+        bind(c".", FOLDER)?;
+        let opened = libc::open(FOLDER.as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC);
+        check(opened >= 0)?;
+        check(libc::dup3(opened, folder, libc::O_CLOEXEC) == folder)?;
+        if let Some(path) = ourselves.filter(|path| is_same(path, c"/proc/self/exe")) {
+            check(libc::mknod(OURSELVES.as_ptr(), libc::S_IFREG | 0o400, 0) == 0)?;
+            bind(path, OURSELVES)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether two paths lead to the same file. Only system calls.
+fn is_same(one: &CStr, other: &CStr) -> bool {
+    let [one, other] = [one, other].map(|path| {
+        // SAFETY: zeros are a `struct stat`, which is filled if the path leads to something.
+        let mut found: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: the path and the structure live longer than the call.
+        (unsafe { libc::stat(path.as_ptr(), &raw mut found) } == 0).then_some((found.st_dev, found.st_ino))
+    });
+    one.is_some() && one == other
 }
 
 /// A descriptor that was passed on to this process and is known by its number: another one for the same file. From now on
@@ -343,14 +377,14 @@ mod tests {
         let folder = OwnedFd::from(File::open(folder).expect("opened"));
         #[expect(clippy::disallowed_methods, reason = "to look at the process that was started")]
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", r#"at=$(readlink /proc/self/fd/3) && cd "$at" && id -u && id -G && echo kept > file"#]);
+        command.args(["-c", r#"at=$(readlink /proc/self/fd/3) && cd "$at" && id -u && id -G && echo kept > file; test -x /dev/shm/portcullis || echo "not there"; ls /dev/shm"#]);
         apart(&mut command, (70_007, 70_007), folder.as_fd());
         pass(&mut command, vec![folder], Vec::new());
 
         let output = command.output().expect("started");
 
         let said = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(said, "70007\n70007\n", "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(said, "70007\n70007\nportcullis\nworkspace\n", "{}", String::from_utf8_lossy(&output.stderr));
         let kept = closed.path().join("folder/file");
         assert_eq!(fs::read_to_string(&kept).expect("kept"), "kept\n");
         assert_eq!(fs::metadata(&kept).expect("kept").uid(), 70_007);
