@@ -1,3 +1,5 @@
+//! Every way a command can end, for programs and in words.
+
 use super::*;
 use serde_json::{Value, json};
 
