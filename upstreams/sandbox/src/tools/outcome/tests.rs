@@ -1,4 +1,4 @@
-//! How an outcome is told.
+//! Every way a command can end, for programs and in words.
 
 use super::*;
 use serde_json::{Value, json};
