@@ -102,15 +102,17 @@ impl Gvisor {
             "--uid", &id, "--gid", &id, "--hostname", "sandbox", "--cap-drop", "ALL", "--die-with-parent",
             "--new-session", "--seccomp", &filter, "--perms", "0700", "--size", NOTES, "--tmpfs", OWN,
             "--dir", &place("state"), "--file", &description, &place("bundle/config.json"),
-            "--ro-bind-fd", &runsc, &place("runsc"), "--proc", "/proc", "--dev", "/dev", "--tmpfs", TREE,
+            "--ro-bind-fd", &runsc, &place("runsc"), "--proc", "/proc", "--dev", "/dev",
+            "--size", NOTES, "--tmpfs", "/tmp", "--tmpfs", TREE,
         ];
         let mut arguments: Vec<OsString> = outside.map(OsString::from).into();
         arguments.extend(moved(self.root.arguments(workspace, |fd| launch.pass(fd).to_string().into())?)?);
         let visible = launch.pass(self.ourselves.as_fd().try_clone_to_owned()?).to_string();
         #[rustfmt::skip]
         let inside = [
-            "--ro-bind-fd", &visible, &format!("{TREE}{INNER}"), "--remount-ro", TREE, "--remount-ro", "/", "--", &place("runsc"), &format!("--root={}", place("state")),
-            "--rootless", "--network=none", "--ignore-cgroups", "--platform=systrap", "--overlay2=none",
+            "--ro-bind-fd", &visible, &format!("{TREE}{INNER}"), "--remount-ro", TREE, "--remount-ro", "/",
+            "--", &place("runsc"), &format!("--root={}", place("state")), "--rootless",
+            "--network=none", "--ignore-cgroups", "--platform=systrap", "--overlay2=none",
             "run", &format!("--pass-fd={socket}:{SOCKET}"), "--bundle", &place("bundle"), "command",
         ];
         arguments.extend(inside.map(OsString::from));
