@@ -20,12 +20,7 @@ pub struct Metrics {
     wire: Wire,
     request_bytes: IntCounter,
     response_bytes: IntCounter,
-    upstream_errors: IntCounterVec,
-    upstream_connections: IntCounterVec,
-    upstream_up: IntGaugeVec,
-    upstream_tools: IntGaugeVec,
-    upstream_starts: IntCounterVec,
-    dropped_messages: IntCounterVec,
+    upstreams: OfUpstreams,
     tokens_cached: IntGauge,
     revocations_current: IntGauge,
     issuers: OfIssuers,
@@ -57,6 +52,41 @@ impl OfIssuers {
                 "issuer_keys_fetched_timestamp_seconds",
                 "When the issuer's keys were fetched the last time.",
                 &["issuer"],
+            ),
+        }
+    }
+}
+
+/// Of the servers behind us.
+struct OfUpstreams {
+    errors: IntCounterVec,
+    connections: IntCounterVec,
+    up: IntGaugeVec,
+    starts: IntCounterVec,
+    tools: IntGaugeVec,
+    dropped: IntCounterVec,
+}
+
+impl OfUpstreams {
+    fn new(made: &Maker) -> Self {
+        OfUpstreams {
+            errors: made.counters("upstream_errors_total", "Failures of upstreams, by code.", &["upstream", "code"]),
+            connections: made.counters(
+                "upstream_connections_total",
+                "Connections used, new or from the pool.",
+                &["upstream", "reused"],
+            ),
+            up: made.gauges("upstream_up", "1 while its tools could be listed the last time.", &["upstream"]),
+            starts: made.counters(
+                "upstream_starts_total",
+                "Starts of upstreams that are processes of this gateway.",
+                &["upstream"],
+            ),
+            tools: made.gauges("upstream_tools", "Tools the upstream listed when it was last asked.", &["upstream"]),
+            dropped: made.counters(
+                "upstream_messages_dropped_total",
+                "Messages of upstreams that were not passed on, by reason.",
+                &["upstream", "reason"],
             ),
         }
     }
@@ -140,32 +170,7 @@ impl Metrics {
             wire: Wire::new(&made),
             request_bytes: made.counter("request_body_bytes_total", "Bytes of request bodies read."),
             response_bytes: made.counter("response_body_bytes_total", "Bytes of response bodies written."),
-            upstream_errors: made.counters(
-                "upstream_errors_total",
-                "Failures of upstreams, by code.",
-                &["upstream", "code"],
-            ),
-            upstream_connections: made.counters(
-                "upstream_connections_total",
-                "Connections used, new or from the pool.",
-                &["upstream", "reused"],
-            ),
-            upstream_up: made.gauges("upstream_up", "1 while its tools could be listed the last time.", &["upstream"]),
-            upstream_starts: made.counters(
-                "upstream_starts_total",
-                "Starts of upstreams that are processes of this gateway.",
-                &["upstream"],
-            ),
-            upstream_tools: made.gauges(
-                "upstream_tools",
-                "Tools the upstream listed when it was last asked.",
-                &["upstream"],
-            ),
-            dropped_messages: made.counters(
-                "upstream_messages_dropped_total",
-                "Messages of upstreams that were not passed on, by reason.",
-                &["upstream", "reason"],
-            ),
+            upstreams: OfUpstreams::new(&made),
             tokens_cached: made.gauge("tokens_cached", "Verified tokens of our own kept in memory."),
             revocations_current: made.gauge("revocations_current", "1 while revocations are known to be up to date."),
             issuers: OfIssuers::new(&made),
@@ -254,36 +259,36 @@ impl Metrics {
 
     /// An upstream failed.
     pub fn upstream_error(&self, upstream: &str, code: &'static str) {
-        self.upstream_errors.with_label_values(&[upstream, code]).inc();
+        self.upstreams.errors.with_label_values(&[upstream, code]).inc();
     }
 
     /// A connection is used.
     pub fn upstream_connection(&self, upstream: &str, is_reused: bool) {
-        self.upstream_connections.with_label_values(&[upstream, if is_reused { "true" } else { "false" }]).inc();
+        self.upstreams.connections.with_label_values(&[upstream, if is_reused { "true" } else { "false" }]).inc();
     }
 
     /// An upstream was asked for its tools.
     pub fn upstream_up(&self, upstream: &str, n_tools: usize, is_up: bool) {
-        self.upstream_up.with_label_values(&[upstream]).set(i64::from(is_up));
+        self.upstreams.up.with_label_values(&[upstream]).set(i64::from(is_up));
         if is_up {
             let n_tools = i64::try_from(n_tools).unwrap_or(i64::MAX);
-            self.upstream_tools.with_label_values(&[upstream]).set(n_tools);
+            self.upstreams.tools.with_label_values(&[upstream]).set(n_tools);
         }
     }
 
     /// An upstream's process was started.
     pub fn upstream_started(&self, upstream: &str) {
-        self.upstream_starts.with_label_values(&[upstream]).inc();
+        self.upstreams.starts.with_label_values(&[upstream]).inc();
     }
 
     /// An upstream's process does not run.
     pub fn upstream_down(&self, upstream: &str) {
-        self.upstream_up.with_label_values(&[upstream]).set(0);
+        self.upstreams.up.with_label_values(&[upstream]).set(0);
     }
 
     /// A message of an upstream was not passed on.
     pub fn dropped_message(&self, upstream: &str, reason: &'static str) {
-        self.dropped_messages.with_label_values(&[upstream, reason]).inc();
+        self.upstreams.dropped.with_label_values(&[upstream, reason]).inc();
     }
 
     /// How many verified tokens are kept, and whether revocations are up to date.

@@ -3,6 +3,7 @@
 mod files;
 mod form;
 mod generated;
+mod sandbox;
 mod sense;
 
 use super::{Known, load};

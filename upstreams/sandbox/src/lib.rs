@@ -5,6 +5,8 @@
 
 /// Running a command so that it cannot get out.
 pub mod confine;
+/// The few places that commands may reach.
+mod network;
 /// What is tried inside a confinement.
 pub mod probe;
 /// The MCP server: tools, their schemas, who asks.

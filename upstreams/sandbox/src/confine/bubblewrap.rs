@@ -32,13 +32,13 @@ impl Bubblewrap {
         Ok(Bubblewrap { program, root: Root::new(settings)?, filter: seccomp::program()?, ourselves: ourselves.into() })
     }
 
-    /// How the inner stage is started. It finds its socket under the number that it is told.
+    /// How the inner stage is started. It finds its sockets under the numbers that it is told.
     ///
     /// # Errors
     /// There are no descriptors left.
-    pub(super) fn launch(&self, workspace: Option<OwnedFd>, socket: OwnedFd) -> io::Result<Launch> {
+    pub(super) fn launch(&self, workspace: Option<OwnedFd>, sockets: Vec<OwnedFd>) -> io::Result<Launch> {
         let mut launch = Launch::new(self.program.clone());
-        let socket = launch.pass(socket);
+        let sockets: Vec<_> = sockets.into_iter().map(|socket| launch.pass(socket).to_string().into()).collect();
         let ourselves = launch.pass(self.ourselves.as_fd().try_clone_to_owned()?);
         let filter = launch.pass(filled(&self.filter)?);
         let id = ID.to_string();
@@ -55,7 +55,8 @@ impl Bubblewrap {
         let visible = launch.pass(self.ourselves.as_fd().try_clone_to_owned()?).to_string();
         arguments.extend(["--ro-bind-fd", &visible, INNER].map(OsString::from));
         let program = format!("/proc/self/fd/{ourselves}");
-        arguments.extend(["--", &program, inner::ARGUMENT, &socket.to_string()].map(OsString::from));
+        arguments.extend(["--", &program, inner::ARGUMENT].map(OsString::from));
+        arguments.extend(sockets);
         launch.arguments = arguments;
         Ok(launch)
     }

@@ -4,6 +4,7 @@
 
 use super::protocol::{Limits, Order, Report, TERMINATE};
 use super::{gvisor, landlock, protocol};
+use crate::network;
 use portcullis_local::descriptors;
 use rustix::process::{
     DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, kill_process_group, set_dumpable_behavior, setrlimit,
@@ -11,14 +12,15 @@ use rustix::process::{
 };
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::thread;
 
-/// The argument that makes this program the inner stage; the next one is the number of the socket.
+/// The argument that makes this program the inner stage. The next one is the number of its socket, and the one after
+/// that, where there is a proxy, of the socket on which that waits for what it shall listen on.
 pub(super) const ARGUMENT: &str = "sandbox-inner";
 
 /// Threads of this process, which count as the command's user's.
@@ -36,22 +38,27 @@ pub fn inner(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> 
     if arguments.next()? != ARGUMENT {
         return None;
     }
-    let number = arguments.next().and_then(|argument| argument.to_str()?.parse().ok());
-    let Some(socket) = number.and_then(|number| descriptors::inherited(number).ok()) else {
-        eprintln!("`portcullis {ARGUMENT}` is started by the sandbox, and by nobody else");
+    let mut inherited =
+        || arguments.next().and_then(|number| descriptors::inherited(number.to_str()?.parse().ok()?).ok());
+    let Some(socket) = inherited() else {
+        let _ = writeln!(io::stderr(), "`portcullis {ARGUMENT}` is started by the sandbox, and by nobody else");
         return Some(ExitCode::from(FAILED));
     };
     let mut socket = UnixStream::from(socket);
-    let report = confine_and_run(&mut socket).unwrap_or_else(Report::Failed);
+    let outside = inherited().map(UnixStream::from);
+    let report = confine_and_run(&mut socket, outside).unwrap_or_else(Report::Failed);
     let _ = report.write(&mut socket);
     Some(ExitCode::SUCCESS)
 }
 
-fn confine_and_run(socket: &mut UnixStream) -> Result<Report, String> {
+fn confine_and_run(socket: &mut UnixStream, outside: Option<UnixStream>) -> Result<Report, String> {
     // Else those we start could reach this socket through /proc.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(|why| format!("PR_SET_DUMPABLE: {why}"))?;
     descriptors::close_on_exec().map_err(|why| format!("close_range: {why}"))?;
     let order = Order::read(socket).map_err(|why| format!("the order cannot be read: {why}"))?;
+    if let Some(outside) = outside {
+        network::send(&outside).map_err(|why| format!("the socket of the proxy: {why}"))?;
+    }
     limit(order.limits).map_err(|why| format!("setrlimit: {why}"))?;
     let landlock = if order.landlock { landlock::restrict(&order.read_only)? } else { 0 };
     let Some(line) = &order.line else {

@@ -20,7 +20,8 @@ mod seccomp;
 pub use cgroup::{PREFIX as LEAF, sweep};
 pub use inner::inner;
 
-use crate::settings::{Backend, Settings};
+use crate::network::Places;
+use crate::settings::{Backend, Network, Settings};
 use bubblewrap::Bubblewrap;
 use cgroup::Cgroups;
 use gvisor::Gvisor;
@@ -144,6 +145,8 @@ struct Shared {
     backend: Built,
     cgroups: Cgroups,
     folders: Arc<Folders>,
+    /// What may be reached, if anything.
+    places: Option<Arc<Places>>,
 }
 
 /// A backend that was found. It says how the confined program is started, and no more: everything before and after is the
@@ -175,7 +178,11 @@ impl Confinement {
         let cgroups = Cgroups::open(settings).map_err(why)?;
         let backend = Built::find(settings).await.map_err(why)?;
         let folders = Arc::new(Folders::new(settings.quota, settings.reserve));
-        let shared = Shared { settings: settings.clone(), backend, cgroups, folders };
+        let places = match &settings.network {
+            Network::None => None,
+            Network::Allow(listed) => Some(Arc::new(Places::new(listed).map_err(why)?)),
+        };
+        let shared = Shared { settings: settings.clone(), backend, cgroups, folders, places };
         let job = Job {
             command: Command {
                 line: String::new(),
@@ -276,11 +283,14 @@ impl Built {
         }
     }
 
-    /// How the inner stage is started in `workspace`, with `socket` to talk to us.
-    fn launch(&self, workspace: Option<OwnedFd>, socket: OwnedFd) -> io::Result<Launch> {
+    /// How the inner stage is started in `workspace`, with a socket to talk to us, and another one where there is a proxy.
+    fn launch(&self, workspace: Option<OwnedFd>, sockets: Vec<OwnedFd>) -> io::Result<Launch> {
         match self {
-            Built::Bubblewrap(bubblewrap) => bubblewrap.launch(workspace, socket),
-            Built::Gvisor(gvisor) => gvisor.launch(workspace, socket),
+            Built::Bubblewrap(bubblewrap) => bubblewrap.launch(workspace, sockets),
+            Built::Gvisor(gvisor) => match <[OwnedFd; 1]>::try_from(sockets) {
+                Ok([socket]) => gvisor.launch(workspace, socket),
+                Err(_) => Err(io::Error::other("gVisor has no way to a proxy")),
+            },
         }
     }
 

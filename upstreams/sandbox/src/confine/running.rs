@@ -5,11 +5,13 @@ use super::output::Output;
 use super::protocol::{Limits, Order, Report, TERMINATE};
 use super::quota::Watch;
 use super::{Command, End, Error, Launch, Outcome, Progress, Shared, bubblewrap, environment, inner};
+use crate::network::{self, Places};
 use portcullis_local::descriptors;
 use rustix::process::{Pid, Signal, kill_process};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
@@ -78,7 +80,7 @@ fn order(shared: &Shared, job: &Job, is_full: bool) -> Order {
     Order {
         line: job.workspace.is_some().then(|| job.command.line.clone()),
         cwd: job.command.cwd.clone(),
-        environment: environment::of(&settings.environment, &job.command.environment),
+        environment: environment::of(settings, &job.command.environment),
         limits: Limits {
             file: if is_full { 0 } else { settings.quota },
             processes: u64::from(settings.processes) + inner::THREADS,
@@ -105,9 +107,14 @@ struct Running {
     began: Option<Instant>,
     /// What we ended it for.
     end: Option<End>,
+    /// Ends with the command.
+    _proxy: Option<AbortOnDrop>,
     /// When we go a step further.
     next: Option<(Instant, Step)>,
 }
+
+/// A task that ends with whoever holds this.
+struct AbortOnDrop(JoinHandle<()>);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
@@ -117,6 +124,12 @@ enum Step {
     All,
 }
 
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 // === impl Running ===
 
 impl Running {
@@ -124,7 +137,12 @@ impl Running {
         let (ours, theirs) = StdUnixStream::pair()?;
         ours.set_nonblocking(true)?;
         let workspace = job.workspace.as_ref().map(OwnedFd::try_clone).transpose()?;
-        let launch = shared.backend.launch(workspace, theirs.into())?;
+        let mut sockets = vec![theirs.into()];
+        let proxy = match &shared.places {
+            Some(places) => Some(proxy(Arc::clone(places), &mut sockets)?),
+            None => None,
+        };
+        let launch = shared.backend.launch(workspace, sockets)?;
         let mut child = spawn(launch, leaf.entered()?)?;
         let (reads, writes) = UnixStream::from_std(ours)?.into_split();
         let (asks, asked) = mpsc::channel(1);
@@ -151,6 +169,7 @@ impl Running {
             told: None,
             began: None,
             end: None,
+            _proxy: proxy,
             next: None,
         })
     }
@@ -292,6 +311,19 @@ fn spawn(launch: Launch, entered: Vec<OwnedFd>) -> std::io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     descriptors::pass(&mut command, launch.passed, entered);
     tokio::process::Command::from(command).spawn()
+}
+
+/// The proxy of one command, which begins when the inner stage has sent what it shall listen on.
+fn proxy(places: Arc<Places>, sockets: &mut Vec<OwnedFd>) -> std::io::Result<AbortOnDrop> {
+    let (ours, theirs) = StdUnixStream::pair()?;
+    sockets.push(theirs.into());
+    Ok(AbortOnDrop(tokio::spawn(async move {
+        match network::receive(ours).await {
+            Ok(listener) => network::serve(listener, places).await,
+            // Then nothing came from inside at all, which is told elsewhere.
+            Err(why) => tracing::debug!(%why, "no proxy"),
+        }
+    })))
 }
 
 /// Gives the inner stage its order, and then passes on what it is asked, for as long as there is somebody to ask.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) const NAME: &str = "edit_file";
 
 /// The largest file that is edited, in bytes, before and after.
-const LARGEST: u64 = 8 * 1024 * 1024;
+const LARGEST: u64 = 1024 * 1024;
 /// Edits at once.
 const EDITS: usize = 100;
 /// How many of the places an error names.
@@ -114,22 +114,22 @@ fn apply(text: &str, edit: &Edit) -> Result<(String, u64), String> {
     if edit.old.is_empty() {
         return Err("`old` is empty".to_owned());
     }
-    let places: Vec<usize> = text.match_indices(&edit.old).map(|(at, _)| at).collect();
-    match places.len() {
+    let n_places = text.matches(&edit.old).count();
+    match n_places {
         0 => Err(format!("`old` is not there{}", hint(text, &edit.old))),
         1 => Ok(()),
         _ if edit.replace_all => Ok(()),
         n => Err(format!(
             "`old` is there {} times ({}); write more of what is around it, or `replace_all: true`",
             grouped(n as u64),
-            lines_of(text, &places)
+            lines_of(text, &edit.old)
         )),
     }?;
-    let grown = (edit.new.len() as u64).saturating_sub(edit.old.len() as u64).saturating_mul(places.len() as u64);
+    let grown = (edit.new.len() as u64).saturating_sub(edit.old.len() as u64).saturating_mul(n_places as u64);
     if (text.len() as u64).saturating_add(grown) > LARGEST {
         return Err(format!("the file would be larger than {}", size(LARGEST)));
     }
-    Ok((text.replace(&edit.old, &edit.new), places.len() as u64))
+    Ok((text.replace(&edit.old, &edit.new), n_places as u64))
 }
 
 /// What may be meant, where it is not there.
@@ -146,15 +146,16 @@ fn hint(text: &str, old: &str) -> &'static str {
     }
 }
 
-fn lines_of(text: &str, places: &[usize]) -> String {
+fn lines_of(text: &str, old: &str) -> String {
     let (mut line, mut from) = (1, 0);
     let mut lines = Vec::new();
-    for place in places.iter().take(PLACES) {
-        line += text.as_bytes()[from..*place].iter().filter(|byte| **byte == b'\n').count();
-        from = *place;
+    let mut places = text.match_indices(old).map(|(at, _)| at);
+    for place in places.by_ref().take(PLACES) {
+        line += text.as_bytes()[from..place].iter().filter(|byte| **byte == b'\n').count();
+        from = place;
         lines.push(line.to_string());
     }
-    let more = if places.len() > PLACES { ", …" } else { "" };
+    let more = if places.next().is_some() { ", …" } else { "" };
     format!("lines {}{more}", lines.join(", "))
 }
 
@@ -191,6 +192,6 @@ mod tests {
 
         let why = apply(&text, &edit("a", &"b".repeat(1024 * 1024), true)).unwrap_err();
 
-        assert!(why.contains("larger than 8 MiB"), "{why}");
+        assert!(why.contains("larger than 1 MiB"), "{why}");
     }
 }

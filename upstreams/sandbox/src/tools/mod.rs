@@ -98,6 +98,9 @@ pub(crate) async fn call(
     arguments: JsonObject,
     context: &RequestContext<RoleServer>,
 ) -> Option<CallToolResult> {
+    let Some(_call) = folder.call() else {
+        return Some(failed(&Failed::Asked("too many calls at once; try again when one of them has ended".to_owned())));
+    };
     let tool: FileTool = match name {
         run_command::NAME => {
             let answer = run_command::run(shared, &folder, arguments, context).await;
@@ -180,17 +183,24 @@ fn tool<A: JsonSchema + 'static, T: JsonSchema + 'static>(
         .with_input_schema::<A>()
         .with_output_schema::<T>()
         .with_annotations(annotations);
-    let mut schema = Value::Object((*tool.input_schema).clone());
-    without_null(&mut schema);
-    if let Value::Object(schema) = schema {
-        tool.input_schema = Arc::new(schema);
-    }
+    tool.input_schema = plain(&tool.input_schema);
+    tool.output_schema = tool.output_schema.as_ref().map(plain);
     tool
 }
 
-/// Says of arguments that can be left out what they are when they are there. `null` is taken for left out, too, but
-/// nobody has to know; `["integer", "null"]` is more than some clients can read.
-fn without_null(schema: &mut Value) {
+fn plain(schema: &Arc<JsonObject>) -> Arc<JsonObject> {
+    let mut plain = Value::Object((**schema).clone());
+    make_plain(&mut plain);
+    match plain {
+        Value::Object(plain) => Arc::new(plain),
+        _ => schema.clone(),
+    }
+}
+
+/// Says of what can be left out what it is when it is there: `null` is taken for left out, too, but nobody has to know,
+/// and `["integer", "null"]` is more than some clients can read. Leaves out `uint64` and its like, which are no formats of
+/// JSON Schema: strict validators stumble over them.
+fn make_plain(schema: &mut Value) {
     match schema {
         Value::Object(object) => {
             if let Some(Value::Array(types)) = object.get_mut("type") {
@@ -200,12 +210,15 @@ fn without_null(schema: &mut Value) {
                     object.insert("type".to_owned(), one);
                 }
             }
+            if object.get("format").is_some_and(Value::is_string) {
+                object.remove("format");
+            }
             if object.get("default") == Some(&Value::Null) {
                 object.remove("default");
             }
-            object.values_mut().for_each(without_null);
+            object.values_mut().for_each(make_plain);
         }
-        Value::Array(values) => values.iter_mut().for_each(without_null),
+        Value::Array(values) => values.iter_mut().for_each(make_plain),
         _ => {}
     }
 }

@@ -28,7 +28,10 @@ const ENTRIES: usize = 100_000;
 const LARGEST: u64 = 16 * 1024 * 1024;
 /// The longest pattern, in bytes, and what it may become.
 const PATTERN: usize = 4096;
-const COMPILED: usize = 4 * 1024 * 1024;
+const COMPILED: usize = 1024 * 1024;
+/// What is searched of a line, in bytes. The slowest way to match takes the size of the pattern for each byte: so it ends
+/// in time, and whether there is any left is looked at from line to line.
+const LINE: usize = 16 * 1024;
 /// Characters of a line that are shown.
 const WIDEST: usize = 500;
 /// Where a file is looked at for a NUL, which no text has.
@@ -82,9 +85,10 @@ struct Match {
 pub(super) fn definition() -> Tool {
     let description = format!(
         "Finds lines that match a regular expression in the files of {WORKSPACE}, or of a folder or file in it. Leaves out \
-         binary files, files of more than {}, what is in folders named `.git`, and symbolic links. {MATCHES} lines unless \
+         binary files, files of more than {}, what is beyond {} of a line, what is in folders named `.git`, and symbolic links. {MATCHES} lines unless \
          `max_matches` says otherwise (at most {}); ends after {} s.",
         size(LARGEST),
+        size(LINE as u64),
         grouped(MATCHES_MAX),
         SEARCHING.as_secs()
     );
@@ -100,8 +104,13 @@ pub(super) fn run(folder: &Folder, arguments: JsonObject, stop: &CancellationTok
     let pattern = pattern(&arguments.pattern)?;
     let glob = arguments.glob.as_deref().map(Glob::new).transpose().map_err(Failed::Asked)?;
     let bounds = Bounds { depth: DEEPEST, entries: ENTRIES, deadline: Instant::now() + SEARCHING, stop };
-    let mut search =
-        Search { folder, pattern, most, found: Answer { matches: Vec::new(), files: 0, skipped: 0, truncated: false } };
+    let mut search = Search {
+        folder,
+        bounds: &bounds,
+        pattern,
+        most,
+        found: Answer { matches: Vec::new(), files: 0, skipped: 0, truncated: false },
+    };
     match folder.walk(&arguments.path, &bounds, &mut |seen| {
         let kind = FileType::from_raw_mode(seen.stat.st_mode);
         if kind == FileType::Directory {
@@ -144,6 +153,7 @@ fn below(searched: &WorkspacePath, path: &WorkspacePath) -> String {
 
 struct Search<'a> {
     folder: &'a Folder,
+    bounds: &'a Bounds<'a>,
     pattern: Regex,
     most: u64,
     found: Answer,
@@ -163,7 +173,14 @@ impl Search<'_> {
         // What comes after the last line end is no line.
         let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n');
         let lines = lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-        for (at, text) in lines.enumerate().filter(|(_, text)| self.pattern.is_match(text)) {
+        for (at, text) in lines.enumerate() {
+            if self.bounds.is_over() {
+                self.found.truncated = true;
+                return Next::End;
+            }
+            if !self.pattern.is_match(&text[..text.len().min(LINE)]) {
+                continue;
+            }
             if self.found.matches.len() as u64 == self.most {
                 self.found.truncated = true;
                 return Next::End;

@@ -98,6 +98,7 @@ fn reason(errno: Errno) -> String {
         Errno::ACCESS | Errno::PERM => "permission denied".to_owned(),
         Errno::NOTDIR => "a part of the path is a file, not a folder".to_owned(),
         Errno::XDEV => "it leads out of the workspace".to_owned(),
+        Errno::TIME => "it took too long; read it by bytes, with `offset`".to_owned(),
         Errno::NOSPC | Errno::DQUOT => "there is no space left on the disk".to_owned(),
         _ => std::io::Error::from(errno).to_string(),
     }

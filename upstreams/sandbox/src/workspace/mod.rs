@@ -33,7 +33,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::info;
 
 /// The folder that holds all principals' folders.
@@ -69,6 +69,8 @@ struct Shared {
     writing: Mutex<()>,
     /// File tools of one principal at once.
     turns: Arc<Semaphore>,
+    /// Calls of one principal at once, those included that wait for their turn.
+    calls: Arc<Semaphore>,
 }
 
 /// Where contents wait for their name. No principal's folder is called this ([`name`]).
@@ -77,6 +79,8 @@ const STAGING: &str = "staging";
 const PRIVATE: Mode = Mode::RWXU;
 /// File tools of one principal at once.
 const TURNS: usize = 2;
+/// Calls of one principal at once. What each brings with it (8 MiB at most) is in memory.
+const CALLS: usize = 32;
 
 // === impl Workspace ===
 
@@ -109,8 +113,8 @@ impl Workspace {
         let mut all = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, used| used.strong_count() > 0);
         let shared = all.get(&name).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let turns = Arc::new(Semaphore::new(TURNS));
-            let shared = Arc::new(Shared { writing: Mutex::default(), turns });
+            let (turns, calls) = (Arc::new(Semaphore::new(TURNS)), Arc::new(Semaphore::new(CALLS)));
+            let shared = Arc::new(Shared { writing: Mutex::default(), turns, calls });
             all.insert(name, Arc::downgrade(&shared));
             shared
         });
@@ -172,6 +176,11 @@ impl Folder {
     /// The turns of the principal's file tools.
     pub(crate) fn turns(&self) -> Arc<Semaphore> {
         self.shared.turns.clone()
+    }
+
+    /// A call of the principal's, for as long as it is held; `None` where there are too many.
+    pub(crate) fn call(&self) -> Option<OwnedSemaphorePermit> {
+        self.shared.calls.clone().try_acquire_owned().ok()
     }
 
     /// Whether `more` bytes, where `freed` go, fit in.

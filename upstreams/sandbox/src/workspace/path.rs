@@ -26,6 +26,9 @@ pub struct BadPath {
 const LONGEST: usize = 4095;
 /// The longest component, in bytes (NAME_MAX of Linux).
 const LONGEST_NAME: usize = 255;
+/// The most components. Folders that are deeper than what [`super::usage`] counts make a workspace full: no file tool
+/// may make one.
+const DEEPEST: usize = 100;
 /// How much of a bad path an error repeats, in characters.
 const SHOWN: usize = 200;
 
@@ -59,6 +62,9 @@ impl WorkspacePath {
         }
         if relative.contains('\0') {
             return Err(bad("has a NUL character in it"));
+        }
+        if relative.split('/').count() > DEEPEST {
+            return Err(bad(&format!("has more than {DEEPEST} parts")));
         }
         for name in relative.split('/') {
             match name {
@@ -148,6 +154,7 @@ mod tests {
             ("...", "..."),
             ("workspace", "workspace"),
             ("-rf", "-rf"),
+            (&vec!["d"; 100].join("/"), &vec!["d"; 100].join("/")),
         ] {
             assert_eq!(WorkspacePath::parse(text).map(|path| path.relative().to_owned()), Ok(relative.to_owned()));
         }
@@ -156,7 +163,8 @@ mod tests {
     #[test]
     fn whatever_would_be_a_third_name_or_lead_out_is_refused_with_the_reason() {
         let long_name = "n".repeat(256);
-        let long_path = vec!["d"; 2049].join("/");
+        let long_path = vec!["d".repeat(255); 17].join("/");
+        let deep_path = vec!["d"; 101].join("/");
         for (text, why) in [
             ("", "is empty"),
             ("/workspace/", "is empty"),
@@ -175,7 +183,8 @@ mod tests {
             ("//workspace/a", "is outside of /workspace"),
             ("a\0b", "has a NUL"),
             (&long_name, "has a part of more than 255 bytes"),
-            (&long_path, "has 4097 bytes"),
+            (&long_path, "has 4351 bytes"),
+            (&deep_path, "has more than 100 parts"),
         ] {
             let refused = WorkspacePath::parse(text).expect_err(text).to_string();
 

@@ -3,9 +3,12 @@
 use super::open::Found;
 use super::{Error, Folder, WorkspacePath};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::fd::AsFd as _;
+use std::time::Duration;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// What is to be read.
@@ -40,6 +43,8 @@ pub(crate) struct Part {
 
 /// What is read at once.
 const BUFFER: usize = 64 * 1024;
+/// How long a line is looked for. A file of no blocks may have any size.
+const LOOKING: Duration = Duration::from_secs(10);
 
 impl Folder {
     /// Opens a regular file to read it; with its size.
@@ -83,11 +88,13 @@ fn bytes(mut file: File, offset: u64, length: u64) -> io::Result<(Vec<u8>, u64)>
 
 fn lines(file: File, first: u64, n: u64, most: u64, stop: &CancellationToken) -> io::Result<(Vec<u8>, u64)> {
     let mut file = BufReader::with_capacity(BUFFER, file);
+    let deadline = Instant::now() + LOOKING;
     let mut offset = 0;
     let mut line = 1;
     while line < first {
-        if stop.is_cancelled() {
-            return Err(io::ErrorKind::Interrupted.into());
+        if stop.is_cancelled() || Instant::now() >= deadline {
+            // ETIME.
+            return Err(Errno::TIME.into());
         }
         // Not by the line: one may be as long as the file, and none of it is wanted.
         let buffer = file.fill_buf()?;

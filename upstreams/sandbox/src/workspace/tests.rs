@@ -218,7 +218,8 @@ fn a_folder_exchanged_for_a_link_between_two_steps_leads_nowhere() {
     let (folder, at) = house.alice();
     fs::create_dir(at.join("d")).unwrap();
     fs::write(at.join("d/secret"), "inside").unwrap();
-    symlink(house.outside.path(), at.join("link")).unwrap();
+    // Relative, so that nothing but `RESOLVE_BENEATH` and its like stands in the way, whatever is mounted where.
+    symlink("../..", at.join("link")).unwrap();
     let is_over = AtomicBool::new(false);
     let (mut n_read, mut n_refused) = (0, 0);
     std::thread::scope(|scope| {
@@ -322,6 +323,61 @@ fn of_many_who_make_one_file_at_once_one_does_and_none_is_half_seen() {
 
     let made = fs::read(at.join("f")).unwrap();
     assert!((0..8).any(|n| made == content(n)));
+}
+
+/// A command makes the same file at the same time: one of the two does, and whoever did keeps what they wrote.
+#[test]
+fn a_new_file_never_takes_the_place_of_what_a_command_just_made() {
+    let house = house();
+    let (folder, at) = house.alice();
+    for n in 0..200 {
+        let name = n.to_string();
+        let (is_theirs, is_ours) = std::thread::scope(|scope| {
+            let file = at.join(&name);
+            let command = scope.spawn(move || fs::File::create_new(file).is_ok());
+            let is_ours = write(&folder, &name, How::Create).is_ok();
+            (command.join().unwrap(), is_ours)
+        });
+        assert!(is_theirs != is_ours, "both made {name}");
+    }
+}
+
+#[test]
+fn changes_of_one_file_at_once_do_not_lose_each_other() {
+    let house = house();
+    let (_, at) = house.alice();
+    fs::write(at.join("f"), "").unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            // Each call has a folder of its own, as each request does.
+            let (folder, _) = house.alice();
+            scope.spawn(move || {
+                let longer = |file| Ok::<_, Error>((std::io::read_to_string(file).unwrap().into_bytes(), ()));
+                for _ in 0..10 {
+                    let add = |file| longer(file).map(|(text, told)| ([text, b"x".to_vec()].concat(), told));
+                    folder.change(&path("f"), add).unwrap();
+                }
+            });
+        }
+    });
+
+    assert_eq!(fs::read_to_string(at.join("f")).unwrap(), "x".repeat(80));
+}
+
+#[test]
+fn the_quota_holds_for_many_who_write_at_once() {
+    let house = house_with(Limits { quota: 1 << 20, reserve: 0 });
+    let n_written = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..8)
+            .map(|n| {
+                let (folder, _) = house.alice();
+                scope.spawn(move || folder.write(&path(&n.to_string()), &[0; 300_000], How::Create, false).is_ok())
+            })
+            .collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).filter(|is_written| *is_written).count()
+    });
+
+    assert_eq!(n_written, 3);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::open::{beneath, in_proc, kind};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
+use rustix::io::Errno;
 use std::collections::HashSet;
 use std::io;
 use std::mem::MaybeUninit;
@@ -48,6 +49,10 @@ impl Count {
         if depth == 0 {
             return Ok(false);
         }
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(directory)?.st_mode);
+        if !mode.contains(Mode::RUSR | Mode::XUSR) {
+            rustix::fs::chmod(in_proc(directory), mode | Mode::RUSR | Mode::XUSR)?;
+        }
         // Opened again, since a descriptor has one place in a directory, and others may be reading by it.
         let opened = beneath(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY)?;
         let mut buffer = vec![MaybeUninit::uninit(); 16 * 1024];
@@ -58,8 +63,9 @@ impl Count {
             if [c".", c".."].contains(&name) {
                 continue;
             }
-            let Ok(stat) = rustix::fs::statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW) else {
-                continue; // Gone meanwhile.
+            let stat = match rustix::fs::statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => continue, // Gone meanwhile.
+                other => other?,
             };
             let is_directory = kind(&stat) == FileType::Directory;
             let is_counted = !is_directory && stat.st_nlink > 1 && !self.several_names.insert(stat.st_ino);
@@ -72,13 +78,10 @@ impl Count {
                 continue;
             }
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-            let Ok(inner) = rustix::fs::openat(&opened, name, flags | OFlags::CLOEXEC, Mode::empty()) else {
-                continue; // Gone, or something else by now.
+            let inner = match beneath(opened.as_fd(), name, flags) {
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue, // Gone, or something else by now.
+                other => other?,
             };
-            let mode = Mode::from_raw_mode(rustix::fs::fstat(&inner)?.st_mode);
-            if !mode.contains(Mode::RUSR | Mode::XUSR) {
-                rustix::fs::chmod(in_proc(inner.as_fd()), mode | Mode::RUSR | Mode::XUSR)?;
-            }
             if !self.inside(inner.as_fd(), depth - 1)? {
                 return Ok(false);
             }

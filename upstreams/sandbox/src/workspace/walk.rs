@@ -54,6 +54,13 @@ pub(crate) struct Missed {
     pub n_closed: u64,
 }
 
+impl Bounds<'_> {
+    /// Whether there is no time left, or nobody who waits.
+    pub(crate) fn is_over(&self) -> bool {
+        self.stop.is_cancelled() || Instant::now() >= self.deadline
+    }
+}
+
 /// The most that depth can be: each level takes a descriptor.
 pub(crate) const DEEPEST: usize = 64;
 
@@ -90,7 +97,7 @@ impl Walk<'_> {
             return true;
         };
         for name in &names {
-            if self.n_left == 0 || self.is_over() {
+            if self.n_left == 0 || self.bounds.is_over() {
                 self.missed.is_cut = true;
                 return false;
             }
@@ -135,7 +142,7 @@ impl Walk<'_> {
             if [c".", c".."].contains(&name) {
                 continue;
             }
-            if self.is_over() {
+            if self.bounds.is_over() {
                 self.missed.is_cut = true;
                 break;
             }
@@ -146,9 +153,5 @@ impl Walk<'_> {
             }
         }
         Ok(names)
-    }
-
-    fn is_over(&self) -> bool {
-        self.bounds.stop.is_cancelled() || Instant::now() >= self.bounds.deadline
     }
 }

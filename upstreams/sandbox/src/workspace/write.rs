@@ -7,6 +7,7 @@
 //!   the same folder: commands see one mount, and link(2) makes no names across mounts.
 
 use super::open::{Found, describe, directory, entry, kind};
+use super::usage::ENTRY;
 use super::{Error, Folder, WorkspacePath};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -68,7 +69,8 @@ impl Folder {
         let replaced = existing.as_ref().filter(|_| how == How::Overwrite);
         // A file with further names stays where it is.
         let freed = replaced.filter(|stat| stat.st_nlink == 1).map_or(0, allocated);
-        self.admit(path, (content.len() as u64).next_multiple_of(super::usage::ENTRY), freed)?;
+        let made = if there.is_none() { parent.components().count() as u64 } else { 0 };
+        self.admit(path, space(content).saturating_add(made * ENTRY), freed)?;
         let there = there.map_or_else(|| directory(self.directory.as_fd(), &parent, true), Ok)?;
         match existing {
             Some(_) if how == How::Append => self.append(path, content),
@@ -91,7 +93,7 @@ impl Folder {
         self.may_replace(path, &found.stat, How::Overwrite)?;
         let (content, told) = change(found.file(path, OFlags::RDONLY)?)?;
         let freed = if found.stat.st_nlink == 1 { allocated(&found.stat) } else { 0 };
-        self.admit(path, (content.len() as u64).next_multiple_of(super::usage::ENTRY), freed)?;
+        self.admit(path, space(&content), freed)?;
         let there = directory(self.directory.as_fd(), &parent, false)?;
         self.put(path, &there, name, &content, Some(&found.stat), How::Overwrite)?;
         Ok(told)
@@ -169,7 +171,12 @@ impl Folder {
 }
 
 fn allocated(stat: &Stat) -> u64 {
-    u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512).max(super::usage::ENTRY)
+    u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512).max(ENTRY)
+}
+
+/// What a file takes, as it will be counted.
+fn space(content: &[u8]) -> u64 {
+    (content.len() as u64).next_multiple_of(ENTRY).max(ENTRY)
 }
 
 fn not_a_file(path: &WorkspacePath, kind: FileType) -> Error {

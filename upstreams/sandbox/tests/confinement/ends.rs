@@ -1,3 +1,5 @@
+//! How commands end.
+
 use crate::world::{MIB, World};
 use serde_json::json;
 use std::fs;

@@ -1,3 +1,5 @@
+//! What is left of commands: nothing.
+
 use crate::world::{World, eventually};
 use portcullis_sandbox::confine::sweep;
 use serde_json::json;

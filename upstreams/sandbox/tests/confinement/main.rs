@@ -8,6 +8,8 @@ mod world;
 mod ends;
 /// What is left of commands: nothing.
 mod leftovers;
+/// What commands can reach, where they can reach anything.
+mod network;
 /// What commands cannot do, and its allowed twin.
 mod walls;
 /// Real work.

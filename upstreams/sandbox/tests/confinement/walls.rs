@@ -1,3 +1,5 @@
+//! What commands cannot do.
+
 use crate::world::{MIB, World};
 use rustix::process::geteuid;
 use serde_json::json;
@@ -187,7 +189,8 @@ fn a_fork_bomb_ends_at_the_number_of_processes() {
     let bomb = world.run("for i in $(seq 100); do sleep 1000 & done; ls /proc | grep -c '^[0-9]' > n");
     let forking = world.run("bomb() { bomb | bomb & }; bomb; sleep 0.5");
 
-    assert_eq!(forking.end, "Exited(0)");
+    // Whether there is a process left for `sleep` is a matter of luck.
+    assert!(forking.end.starts_with("Exited("), "{forking:?}");
     assert!(bomb.stderr.contains("Resource temporarily unavailable"), "{bomb:?}");
     world.assert_nothing_left();
     world.output("for i in $(seq 20); do sleep 0.1 & done; wait");

@@ -1,3 +1,5 @@
+//! What commands can do.
+
 use crate::world::World;
 use std::fs;
 

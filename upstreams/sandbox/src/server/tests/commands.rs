@@ -56,7 +56,7 @@ async fn what_cannot_be_run_is_refused_and_does_not_run() {
 async fn a_caller_who_wants_to_know_is_told_how_a_command_comes_along() {
     let house = House::open().await;
     for agent in [house.user("alice"), house.session("alice").await] {
-        let call = agent.call_of("run_command", json!({"command": "wait"}), &json!({"progressToken": "p-1"}), 5);
+        let call = agent.call_of("run_command", &json!({"command": "wait"}), &json!({"progressToken": "p-1"}), 5);
 
         let mut stream = agent.open(&call, &[("mcp-name", "run_command")]).await;
 
@@ -86,7 +86,7 @@ async fn a_caller_who_wants_to_know_is_told_how_a_command_comes_along() {
 async fn a_modern_command_is_cancelled_when_its_caller_goes_away() {
     let house = House::open().await;
     let alice = house.user("alice");
-    let call = alice.call_of("run_command", json!({"command": "wait"}), &json!({}), 5);
+    let call = alice.call_of("run_command", &json!({"command": "wait"}), &json!({}), 5);
     let stream = alice.open(&call, &[("mcp-name", "run_command")]).await;
     assert_eq!(house.next().await, "began wait in ``");
 
@@ -100,7 +100,7 @@ async fn a_legacy_command_is_cancelled_by_its_notification_and_by_the_end_of_the
     let house = House::open().await;
     let alice = house.session("alice").await;
     let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}});
-    let call = alice.call_of("run_command", json!({"command": "wait"}), &json!({}), 5);
+    let call = alice.call_of("run_command", &json!({"command": "wait"}), &json!({}), 5);
     let stream = alice.open(&call, &[]).await;
     assert_eq!(house.next().await, "began wait in ``");
 
@@ -108,7 +108,7 @@ async fn a_legacy_command_is_cancelled_by_its_notification_and_by_the_end_of_the
 
     assert_eq!(house.next().await, "cancelled");
     drop(stream);
-    let call = alice.call_of("run_command", json!({"command": "wait"}), &json!({}), 6);
+    let call = alice.call_of("run_command", &json!({"command": "wait"}), &json!({}), 6);
     let _stream = alice.open(&call, &[]).await;
     assert_eq!(house.next().await, "began wait in ``");
 
@@ -121,7 +121,7 @@ async fn a_legacy_command_is_cancelled_by_its_notification_and_by_the_end_of_the
 async fn a_legacy_command_goes_on_when_its_connection_breaks_since_it_can_be_asked_for_again() {
     let house = House::open().await;
     let alice = house.session("alice").await;
-    let call = alice.call_of("run_command", json!({"command": "wait"}), &json!({}), 5);
+    let call = alice.call_of("run_command", &json!({"command": "wait"}), &json!({}), 5);
     let stream = alice.open(&call, &[]).await;
     assert_eq!(house.next().await, "began wait in ``");
 
@@ -137,7 +137,7 @@ async fn when_the_gateway_has_gone_every_command_is_ended_before_the_server_is()
     let gateway = house.gateway.take();
     let (alice, bob) = (house.user("alice"), house.session("bob").await);
     let wait =
-        |agent: &super::house::Agent<'_>| agent.call_of("run_command", json!({"command": "wait"}), &json!({}), 5);
+        |agent: &super::house::Agent<'_>| agent.call_of("run_command", &json!({"command": "wait"}), &json!({}), 5);
     let _streams = [alice.open(&wait(&alice), &[("mcp-name", "run_command")]).await, bob.open(&wait(&bob), &[]).await];
     assert_eq!([house.next().await, house.next().await], ["began wait in ``", "began wait in ``"]);
 
@@ -153,7 +153,7 @@ async fn what_runs_beside_others_is_answered_apart_from_them() {
     let house = House::open().await;
     let alice = house.user("alice");
     let waiting = alice
-        .open(&alice.call_of("run_command", json!({"command": "wait"}), &json!({}), 1), &[("mcp-name", "run_command")])
+        .open(&alice.call_of("run_command", &json!({"command": "wait"}), &json!({}), 1), &[("mcp-name", "run_command")])
         .await;
     assert_eq!(house.next().await, "began wait in ``");
 
@@ -164,11 +164,35 @@ async fn what_runs_beside_others_is_answered_apart_from_them() {
     let reply = read(
         alice
             .open(
-                &alice.call_of("run_command", json!({"command": "ls"}), &json!({}), 2),
+                &alice.call_of("run_command", &json!({"command": "ls"}), &json!({}), 2),
                 &[("mcp-name", "run_command")],
             )
             .await,
     )
     .await;
     assert!(text(&reply.messages()[0]["result"]).starts_with("exit code 0"));
+}
+
+#[tokio::test]
+async fn so_many_calls_of_one_principal_are_taken_at_once_and_anothers_are_not_counted() {
+    let house = House::open().await;
+    let (alice, bob) = (house.user("alice"), house.user("bob"));
+    let wait = alice.call_of("run_command", &json!({"command": "wait"}), &json!({}), 1);
+    let mut waiting = Vec::new();
+    for _ in 0..32 {
+        waiting.push(alice.open(&wait, &[("mcp-name", "run_command")]).await);
+        assert_eq!(house.next().await, "began wait in ``");
+    }
+
+    let said = alice.refused("list_directory", json!({})).await;
+
+    assert!(said.contains("too many calls at once"), "{said}");
+    bob.call("list_directory", json!({})).await;
+    waiting.pop();
+    assert_eq!(house.next().await, "cancelled");
+    // The place is free a moment after that.
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while alice.answer("list_directory").await["isError"] == json!(true) {
+        assert!(tokio::time::Instant::now() < deadline, "the place is not free");
+    }
 }

@@ -377,3 +377,37 @@ async fn a_full_disk_is_left_with_its_reserve() {
     assert!(said.contains("nearly full"), "{said}");
     assert!(!house.folder_of("user-alice").join("a").exists());
 }
+
+#[tokio::test]
+async fn a_line_that_is_too_far_to_be_found_in_time_is_given_up() {
+    let (house, folder) = house().await;
+    fs::write(folder.join("f"), "x").unwrap();
+    fs::File::create(folder.join("sparse")).unwrap().set_len(1 << 42).unwrap();
+
+    let said = house.user("alice").refused("read_file", json!({"path": "sparse", "first_line": 2})).await;
+
+    assert!(said.contains("it took too long; read it by bytes"), "{said}");
+    let (answer, _) =
+        house.user("alice").call("read_file", json!({"path": "sparse", "offset": 1u64 << 41, "length": 1})).await;
+    assert_eq!(answer["content"], "AA==");
+}
+
+#[tokio::test]
+async fn the_slowest_pattern_ends_in_time() {
+    let (house, folder) = house().await;
+    // Chance, so that an automaton meets ever new states.
+    let mut state = 1u32;
+    let mut letter = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        if state >> 31 == 0 { 'a' } else { 'b' }
+    };
+    let line: String = (0..16_000).map(|_| letter()).collect();
+    fs::write(folder.join("f"), format!("{line}\n").repeat(1000)).unwrap();
+
+    let began = tokio::time::Instant::now();
+    let slow = json!({"pattern": "a[ab]{1000}[ab]{1000}c"});
+    let (answer, _) = house.user("alice").call("search_files", slow).await;
+
+    assert_eq!(answer["truncated"], json!(true));
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
+}

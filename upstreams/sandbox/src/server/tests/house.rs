@@ -190,14 +190,19 @@ impl Agent<'_> {
         }
     }
 
+    /// Whatever a tool answers that takes no arguments.
+    pub(crate) async fn answer(&self, tool: &str) -> Value {
+        self.tool(tool, json!({}), &json!({})).await
+    }
+
     async fn tool(&self, tool: &str, arguments: Value, meta: &Value) -> Value {
-        let message = self.last(&self.call_of(tool, arguments, meta, 1), tool).await;
+        let message = self.last(&self.call_of(tool, &arguments, meta, 1), tool).await;
         assert!(message["result"].is_object(), "{message}");
         message["result"].clone()
     }
 
     /// A call as a message.
-    pub(crate) fn call_of(&self, tool: &str, arguments: Value, meta: &Value, id: u64) -> Value {
+    pub(crate) fn call_of(&self, tool: &str, arguments: &Value, meta: &Value, id: u64) -> Value {
         let params = json!({"name": tool, "arguments": arguments, "_meta": meta});
         json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
     }

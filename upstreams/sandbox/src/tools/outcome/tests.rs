@@ -1,3 +1,5 @@
+//! How an outcome is told.
+
 use super::*;
 use serde_json::{Value, json};
 
