@@ -1,4 +1,4 @@
-//! Every way a command can end, for programs and in words.
+//! How an outcome is told.
 
 use super::*;
 use serde_json::{Value, json};
