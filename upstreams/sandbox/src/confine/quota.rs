@@ -32,6 +32,8 @@ const SLACK: i64 = 16 * 1024 * 1024;
 /// By this much, in bytes, a folder may be more than when it was counted: where something lies is decided, and noted in
 /// further blocks, after it was written.
 const LAYOUT: u64 = 256 * 1024;
+/// A walk that takes longer is not waited for if much is written meanwhile.
+const SLOW: Duration = Duration::from_millis(200);
 /// After this long, a suspicion is acted on even if other folders have not been walked since.
 const SUSPENSE: Duration = Duration::from_secs(2);
 
@@ -92,6 +94,10 @@ pub(super) struct Watch {
     /// How long after the last walk began there is none.
     pause: Duration,
     walking: Option<JoinHandle<Option<u64>>>,
+    /// What the file system held, and the command had written, when the last walk began, and when the last one began
+    /// that is over.
+    at_walk: (u64, u64),
+    at_known: (u64, u64),
     writes: Writes,
     /// What of the file system no walk explains: the least that this was while the command ran, in bytes.
     least: i64,
@@ -150,6 +156,8 @@ impl Folders {
             at,
             pause,
             walking: None,
+            at_walk: (then, 0),
+            at_known: (then, 0),
             writes: Writes::default(),
             least,
             is_less: None,
@@ -235,7 +243,7 @@ impl Watch {
         if self.walking.as_ref().is_some_and(JoinHandle::is_finished)
             && let Some(walk) = self.walking.take()
         {
-            self.is_walked = true;
+            (self.is_walked, self.at_known) = (true, self.at_walk);
             self.known = self.folders.set(self.inode, walk.await.unwrap_or(None));
             // As long as that took, or the walks of a large folder would be all that this host does.
             self.pause = self.at.elapsed() * 2;
@@ -251,12 +259,24 @@ impl Watch {
         let is_due = grown > self.limit - known || (now != self.then && since > AT_LEAST) || is_asked;
         if is_due && since > self.pause && self.walking.is_none() {
             (self.then, self.at) = (now, Instant::now());
+            self.at_walk = (now, self.written(processes));
             self.walking = Some(tokio::spawn(count(Arc::clone(&self.folder), self.limit)));
+        }
+        if self.outruns(now, known, processes) {
+            return Some(End::OverQuota);
         }
         if self.has_filled(known, processes) {
             return Some(End::DiskFull);
         }
         self.hides_something(now, known, processes).then_some(End::OverQuota)
+    }
+
+    /// Whether a walk takes long, and the command and the file system are far ahead of what the last one found.
+    fn outruns(&mut self, now: u64, known: u64, processes: Processes<'_>) -> bool {
+        let left = (self.limit - known).saturating_add(SLACK.unsigned_abs());
+        let (was_taken, was_written) = self.at_known;
+        let is_slow = self.at.elapsed() > SLOW && (self.walking.is_some() || self.at.elapsed() < self.pause);
+        is_slow && now.saturating_sub(was_taken) > left && self.written(processes).saturating_sub(was_written) > left
     }
 
     /// Whether the file system is nearly full, and the command has written since it is so.
@@ -270,7 +290,8 @@ impl Watch {
         let (was_written, was_known) = self.short.get_or_insert((written, known));
         // Many empty files are nothing that is written, and many inodes.
         *was_known = was_known.or(known);
-        written > *was_written || known > *was_known
+        // To remove something may write a little.
+        written > was_written.saturating_add(LAYOUT) || known > *was_known
     }
 
     /// Whether the command holds more than it may in files that no walk finds.

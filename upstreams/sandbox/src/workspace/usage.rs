@@ -74,7 +74,10 @@ impl Count {
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue, // Gone, or something else by now.
                 other => other?,
             };
-            let mut inner = Level::open(inner.as_fd())?;
+            let mut inner = match Level::open(inner.as_fd()) {
+                Err(why) if why.kind() == io::ErrorKind::NotFound => continue, // Removed since.
+                other => other?,
+            };
             if !self.inside(&mut inner)? {
                 return Ok(false);
             }
@@ -93,7 +96,10 @@ impl Count {
         let mut buffer = vec![MaybeUninit::uninit(); 16 * 1024];
         let mut entries = RawDir::new(opened, &mut buffer);
         while let Some(entry) = entries.next() {
-            let entry = entry?;
+            let entry = match entry {
+                Err(Errno::NOENT) => break, // The folder itself was removed meanwhile.
+                other => other?,
+            };
             let name = entry.file_name();
             if [c".", c".."].contains(&name) {
                 continue;

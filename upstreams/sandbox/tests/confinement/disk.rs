@@ -125,16 +125,32 @@ fn a_tree_of_any_depth_is_counted_while_a_command_fills_it() {
 }
 
 #[test]
+fn a_command_does_not_outrun_the_count_of_its_folder() {
+    let Some(disk) = Disk::new(1024 * MIB) else { return };
+    let mut world = World::on(&disk, |settings| settings.quota = 100 * MIB);
+
+    let slow = "for n in $(seq 18000); do echo d$n; done | xargs mkdir -m 0";
+    let ended = world.run(&format!("{slow}; for n in $(seq 20); do head -c 39M /dev/zero > f$n; echo; done"));
+
+    assert_eq!(ended.end, "OverQuota", "{ended:?}");
+    assert!(held(&world) < 4 * world.settings.quota, "{}", held(&world));
+}
+
+#[test]
 fn where_the_disk_is_nearly_full_only_a_command_that_writes_to_it_is_ended() {
     let Some(disk) = Disk::new(512 * MIB) else { return };
     let mut world = World::on(&disk, |settings| settings.reserve = 200 * MIB);
-    world.output("echo enough > f");
+    world.output("echo enough > f; mkdir -p d/e; cd d/e; for n in $(seq 2000); do echo $n > $n; done");
     fs::write(disk.place.join("of the host"), vec![1; 350 << 20]).expect("written");
 
     let writes = world.run("head -c 1M /dev/zero > more; sleep 60");
     let writes_not = world.run("sleep 0.5; cat f; echo temporary > /tmp/f");
 
+    let removes = world.run("rm -r d; sleep 0.2");
+
     assert_eq!(writes.end, "DiskFull", "{writes:?}");
+    assert_eq!(removes.end, "Exited(0)", "{removes:?}");
+    assert!(!world.folder.join("d").exists());
     assert_eq!((writes_not.end.as_str(), writes_not.stdout.as_str()), ("Exited(0)", "enough\n"), "{writes_not:?}");
     fs::remove_file(disk.place.join("of the host")).expect("removed");
     world.output("echo more > more; sleep 0.5");
