@@ -117,7 +117,7 @@ impl Folders {
         Folders { quota, reserve, books: Mutex::default() }
     }
 
-    /// Watches `folder` from now on. It is counted before, unless it is known to be below its quota: a command may
+    /// Watches `folder` from now on. It is counted before, unless it is known to be below its quota and nobody is about to know better: a command may
     /// remove from a folder that is over it, but not add to that, however often it is tried. So it is with a folder that
     /// cannot be counted.
     ///
@@ -125,7 +125,7 @@ impl Folders {
     /// The file system does not say how full it is.
     pub(super) async fn watch(self: &Arc<Self>, folder: &OwnedFd) -> io::Result<Watch> {
         let inode = inode(folder)?;
-        let found = self.books().known.get(&inode).map(|known| known.used);
+        let found = self.books().known.get(&inode).filter(|known| !known.is_counting).map(|known| known.used);
         let folder = Arc::new(folder.try_clone()?);
         let then = taken(folder.as_fd())?;
         let known = match found {
