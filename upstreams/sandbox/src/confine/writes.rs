@@ -55,8 +55,21 @@ fn of(pid: Pid) -> u64 {
         Ok(text) => text.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok()).unwrap_or(u64::MAX),
         // Ended, or a kernel that does not count (CONFIG_TASK_IO_ACCOUNTING): then there is nothing to go by.
         Err(why) if why.kind() == io::ErrorKind::NotFound || why.raw_os_error() == Some(libc::ESRCH) => 0,
+        Err(_) if is_ending(pid) => 0,
         Err(_) => u64::MAX,
     }
+}
+
+/// Whether it holds nothing any more, neither memory nor files, and only waits to be waited for: it is root's then, as
+/// processes are that do not let themselves be looked at. One whose first thread alone has ended is not ending.
+fn is_ending(pid: Pid) -> bool {
+    /// Fields of proc_pid_stat(5), from the third one on: threads, and bytes of address space.
+    const THREADS: usize = 20 - 3;
+    const SIZE: usize = 23 - 3;
+    let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())) else { return true };
+    let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+    number(THREADS).is_some_and(|n| n <= 1) && number(SIZE) == Some(0)
 }
 
 /// What these processes hold of a disk in open files that have no name, in bytes; more than anybody may where that
@@ -66,7 +79,7 @@ pub(super) fn held(processes: Processes<'_>, device: u64) -> u64 {
     for pid in processes().0 {
         let opened = match fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())) {
             Ok(opened) => opened,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
+            Err(why) if why.kind() == io::ErrorKind::NotFound || is_ending(pid) => continue,
             Err(_) => return u64::MAX,
         };
         for one in opened.flatten() {
@@ -116,6 +129,20 @@ mod tests {
 
         assert!((4 << 20..6 << 20).contains(&(held(&ourselves, device) - before)));
         assert_eq!(held(&ourselves, device + 1), 0);
+    }
+
+    #[test]
+    fn a_process_that_nobody_has_waited_for_yet_is_not_one_that_hides() {
+        #[expect(clippy::disallowed_methods, reason = "what is looked at")]
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        while !is_ending(pid) {
+            std::thread::yield_now();
+        }
+
+        assert!(of(pid) < 1 << 20);
+        assert!(!is_ending(rustix::process::getpid()));
+        child.wait().unwrap();
     }
 
     #[test]
