@@ -155,7 +155,7 @@ impl Task {
         self.tell_keeper(|keeper| keeper.add(&left));
         left.cgroups.clone_into(&mut process.cgroups.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         let secret = Secret::new(secret);
-        process.state.send_replace(State::Starting(secret.clone()));
+        process.state.send_replace(State::Starting);
         self.shared.metrics.upstream_started(&self.upstream.name);
         let (ended, gateway_lives) = self.life(process, &mut child, ready, secret, end).await;
         // Whoever holds a connection to it gets no answer any more; nobody new is to come.
