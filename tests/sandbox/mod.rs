@@ -5,6 +5,7 @@ mod clients;
 mod leftovers;
 mod starts;
 mod supervision;
+mod verify;
 mod work;
 
 use crate::support::agent::{Agent, Answer};
