@@ -5,6 +5,7 @@ mod clients;
 mod leftovers;
 mod starts;
 mod supervision;
+mod verify;
 mod without_root;
 mod work;
 

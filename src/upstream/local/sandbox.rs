@@ -25,7 +25,7 @@ pub(super) fn plan(
     }
     Ok(Plan {
         name: name.to_owned(),
-        kind: Kind::Sandbox(Box::new(described(name, settings))),
+        kind: Kind::Sandbox(Box::new(described(name, settings, loaded))),
         user: settings.user.clone(),
         cgroup: settings.cgroup.clone(),
         folder: Folder { path: workspace },
@@ -34,13 +34,14 @@ pub(super) fn plan(
 }
 
 /// As the process is told; where its cgroups are is not known before it is started.
-fn described(name: &str, from: &SandboxUpstream) -> Settings {
+fn described(name: &str, from: &SandboxUpstream, loaded: &config::Loaded) -> Settings {
+    let program = from.program.as_ref().map(|program| loaded.resolve(program));
     let bytes = |size: config::ByteSize| size.bytes() as u64;
     Settings {
         name: name.to_owned(),
         backend: match from.backend {
-            SandboxBackend::Bubblewrap => Backend::Bubblewrap { program: from.program.clone() },
-            SandboxBackend::Gvisor => Backend::Gvisor { program: from.program.clone() },
+            SandboxBackend::Bubblewrap => Backend::Bubblewrap { program },
+            SandboxBackend::Gvisor => Backend::Gvisor { program },
         },
         network: network(&from.network),
         memory: bytes(from.memory),
