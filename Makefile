@@ -42,8 +42,9 @@ bench: ## What a call costs beside nginx and a bare proxy: tables in docs/perfor
 		--seconds $(SECONDS) --streams $(STREAMS) --only "$(ONLY)" --keep "$(KEEP)" --http2 "$(HTTP2)" \
 		--write "$(if $(ONLY),,docs/performance.md)"
 
-verify: ## Not there yet: hostile probes against the running confinement
-	@echo "make verify comes with step 4 (the sandbox upstream)" >&2; exit 2
+verify: build ## Attacks on the sandbox from inside, on bubblewrap and gVisor, each with a control outside
+	@scripts/need bwrap
+	@scripts/verify "$(portcullis)"
 
 demo: ## Not there yet: a held call, from webhook to result
 	@echo "make demo comes with step 5 (approvals)" >&2; exit 2

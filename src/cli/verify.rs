@@ -55,8 +55,14 @@ pub(super) fn run(command: &VerifyCommand, file: &Path) -> anyhow::Result<ExitCo
             continue;
         };
         let judged = supervised(&snapshot.upstreams, &shared, sandbox.judge(&upstream.name, visitor, &loaded, &secret));
-        let report = runtime.block_on(judged).with_context(|| format!("the sandbox `{}`", upstream.name))?;
-        is_good = Some(report.is_good() && is_good != Some(false));
+        let is_this_good = match runtime.block_on(judged) {
+            Ok(report) => report.is_good(),
+            Err(why) => {
+                eprintln!("error: the sandbox `{}`: {why:#}", upstream.name);
+                false
+            }
+        };
+        is_good = Some(is_this_good && is_good != Some(false));
     }
     match is_good {
         Some(true) => Ok(ExitCode::SUCCESS),

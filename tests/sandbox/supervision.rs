@@ -6,6 +6,8 @@ use crate::support::gateway::{Gateway, Launch};
 use crate::support::http::{Connection, Request};
 use crate::support::recorder::Recorder;
 use crate::support::wait_for;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -30,13 +32,26 @@ fn a_sandbox_whose_process_was_killed_is_started_again_and_keeps_its_files() {
     output(&agent, "echo here >kept");
     let first = upstream_id(&gateway);
 
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(first.cast_signed()), nix::sys::signal::Signal::SIGKILL)
-        .expect("it runs");
+    kill(Pid::from_raw(first.cast_signed()), Signal::SIGKILL).expect("it runs");
 
     wait_for("the second start", || starts(&gateway) >= 2.0 && up(&gateway) >= 1.0);
     assert_ne!(upstream_id(&gateway), first);
     assert_eq!(output(&agent, "cat kept"), "here\n");
     assert!(gateway.log().contains("the upstream does not run"), "{}", gateway.log());
+}
+
+#[test]
+fn a_sandbox_that_runs_and_does_not_answer_is_started_again() {
+    let gateway = start("");
+    let agent = agent(&gateway, "alice");
+    output(&agent, "true");
+    let first = Pid::from_raw(upstream_id(&gateway).cast_signed());
+
+    kill(first, Signal::SIGSTOP).expect("it runs");
+
+    super::wait_longer("the second start", || starts(&gateway) >= 2.0 && up(&gateway) >= 1.0);
+    assert_eq!(output(&agent, "echo again"), "again\n");
+    assert!(gateway.log().contains("it does not answer any more"), "{}", gateway.log());
 }
 
 #[test]

@@ -16,6 +16,8 @@ struct Installed {
     modules: PathBuf,
     /// Empty where there is none.
     chromium: PathBuf,
+    /// Empty where there is none.
+    runsc: PathBuf,
 }
 
 /// A running server built on an official SDK.
@@ -282,6 +284,18 @@ pub(crate) fn chromium() -> Option<&'static Path> {
     Some(chromium)
 }
 
+/// Where `runsc` is, or nothing where there is none. Then `tests/setup` has said so, and on CI it is a failure.
+#[track_caller]
+pub(crate) fn runsc() -> Option<&'static Path> {
+    let runsc = installed().runsc.as_path();
+    if runsc.as_os_str().is_empty() {
+        assert!(std::env::var_os("CI").is_none(), "gVisor is not installed, and on CI it may not be missing");
+        eprintln!("NOT RUN: gVisor is not installed");
+        return None;
+    }
+    Some(runsc)
+}
+
 fn path_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sdk").join(name)
 }
@@ -299,6 +313,12 @@ fn installed() -> &'static Installed {
             let line = said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
             PathBuf::from(line.unwrap_or_else(|| panic!("tests/setup does not say {name}: {said}")))
         };
-        Installed { node: path("node"), python: path("python"), modules: path("packages"), chromium: path("chromium") }
+        Installed {
+            node: path("node"),
+            python: path("python"),
+            modules: path("packages"),
+            chromium: path("chromium"),
+            runsc: path("runsc"),
+        }
     })
 }

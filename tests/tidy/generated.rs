@@ -4,6 +4,7 @@
 
 use super::{complains, none, root};
 use portcullis::{config, mcp};
+use portcullis_sandbox::verify;
 use serde_json::Value;
 
 /// The one object whose keys are not ours to close.
@@ -20,17 +21,29 @@ Requests of a server to its client (sampling, elicitation, roots) are passed on 
 
 ";
 
+const CLAIMS: &str = "\
+# What is claimed of the sandbox
+
+<!-- Written from the table in `upstreams/sandbox/src/verify/claims.rs` by `UPDATE=1 cargo test --test all generated`. Edit that instead. -->
+
+Each claim is tried by `portcullis verify sandbox`: inside, where it must be blocked, and outside, where it must succeed ([sandbox](sandbox.md#trying-it)).
+A word in `{}` stands for something that is put up outside for the purpose: a file, a listener, a process.
+\"The host's kernel\": gVisor answers such calls itself, so that what it allows reaches nobody; allowed there is NOT APPLICABLE.
+
+";
+
 /// A file that a test writes.
 struct Generated {
     path: &'static str,
     text: String,
 }
 
-fn all() -> [Generated; 3] {
+fn all() -> [Generated; 4] {
     [
         Generated { path: "gateway.schema.json", text: config::schema() },
         Generated { path: "docs/configuration.md", text: config::reference() },
         Generated { path: "docs/methods.md", text: METHODS.to_owned() + &mcp::table() },
+        Generated { path: "docs/sandbox-claims.md", text: CLAIMS.to_owned() + &verify::table() },
     ]
 }
 

@@ -4,6 +4,7 @@
 //! An upstream is described here when the configuration is compiled; nothing runs before [`supervise`] sees it in force.
 
 mod cgroup;
+mod health;
 mod keeper;
 mod sandbox;
 mod start;

@@ -1,9 +1,10 @@
 //! The other backend: gVisor. Commands run on a kernel of their own in user space (`runsc`, the "sentry"), which answers
 //! all of their system calls; the host's kernel sees the few that the sentry itself makes.
 //!
-//! `runsc` runs rootless inside what bubblewrap makes of the host: the same tree of files as for the default backend, the
-//! same empty network, and namespaces that end all of it at once. That tree, as `runsc` sees it, is the root of the
-//! command. A file that a command makes in the workspace is made there by `runsc`, on a mount that knows no setuid bits,
+//! `runsc` runs rootless inside what bubblewrap makes of the host: an empty network, namespaces that end all of it at once,
+//! and of files little more than the tree that commands see with the default backend. It stands in a folder of its own
+//! there, and nothing else is the command's root: a command can be root in a user namespace of the sentry's, and take away
+//! what is mounted over something else. A file that a command makes in the workspace is made there by `runsc`, on a mount that knows no setuid bits,
 //! under a filter that lets none be made: the sentry does not mind them (measured), the host would.
 
 use super::root::{ID, Root, filled};
@@ -19,8 +20,10 @@ use std::path::{Path, PathBuf};
 
 /// Where the program is looked for.
 const PLACES: [&str; 3] = ["/usr/bin/runsc", "/bin/runsc", "/usr/local/bin/runsc"];
-/// What `runsc` has for itself: the program, what it is told, and what it notes. Covered, for the command.
-const OWN: &str = "/mnt";
+/// What `runsc` has for itself: the program, what it is told, and what it notes.
+const OWN: &str = "/runsc";
+/// The tree that is the command's root.
+const TREE: &str = "/tree";
 /// What it may note there, in bytes.
 const NOTES: &str = "16777216";
 /// The number under which the inner stage finds its socket.
@@ -106,21 +109,53 @@ impl Gvisor {
             "--uid", &id, "--gid", &id, "--hostname", "sandbox", "--cap-drop", "ALL", "--die-with-parent",
             "--new-session", "--seccomp", &filter, "--perms", "0700", "--size", NOTES, "--tmpfs", OWN,
             "--dir", &place("state"), "--file", &description, &place("bundle/config.json"),
-            "--ro-bind-fd", &runsc, &place("runsc"),
+            "--ro-bind-fd", &runsc, &place("runsc"), "--proc", "/proc", "--dev", "/dev",
+            "--size", NOTES, "--tmpfs", "/tmp", "--tmpfs", TREE,
         ];
         let mut arguments: Vec<OsString> = outside.map(OsString::from).into();
-        arguments.extend(self.root.arguments(workspace, |fd| launch.pass(fd).to_string().into())?);
+        arguments.extend(moved(self.root.arguments(workspace, |fd| launch.pass(fd).to_string().into())?)?);
         let visible = launch.pass(self.ourselves.as_fd().try_clone_to_owned()?).to_string();
         #[rustfmt::skip]
         let inside = [
-            "--ro-bind-fd", &visible, INNER, "--", &place("runsc"), &format!("--root={}", place("state")),
-            "--rootless", "--network=none", "--ignore-cgroups", "--platform=systrap", "--overlay2=none",
+            "--ro-bind-fd", &visible, &format!("{TREE}{INNER}"), "--remount-ro", TREE, "--remount-ro", "/",
+            "--", &place("runsc"), &format!("--root={}", place("state")), "--rootless",
+            "--network=none", "--ignore-cgroups", "--platform=systrap", "--overlay2=none",
             "run", &format!("--pass-fd={socket}:{SOCKET}"), "--bundle", &place("bundle"), "command",
         ];
         arguments.extend(inside.map(OsString::from));
         launch.arguments = arguments;
         Ok(launch)
     }
+}
+
+/// The same tree beneath [`TREE`]: these arguments of bwrap, with each place moved there. `/proc` and `/dev` of the host
+/// are not in it; the sentry has its own.
+///
+/// # Errors
+/// There is an argument that is not known here.
+fn moved(arguments: Vec<OsString>) -> io::Result<Vec<OsString>> {
+    let mut arguments = arguments.into_iter();
+    let mut moved = Vec::new();
+    while let Some(option) = arguments.next() {
+        let mut next = || arguments.next().ok_or_else(|| io::Error::other("an argument of bwrap is missing"));
+        let beneath = |place: OsString| {
+            let mut path = OsString::from(TREE);
+            path.push(place);
+            path
+        };
+        match option.to_str().unwrap_or_default() {
+            "--perms" | "--size" => moved.extend([option, next()?]),
+            "--dir" | "--tmpfs" => moved.extend([option, beneath(next()?)]),
+            "--proc" | "--dev" => moved.extend(["--dir".into(), beneath(next()?)]),
+            "--ro-bind" | "--symlink" | "--file" | "--bind-fd" | "--ro-bind-fd" => {
+                moved.extend([option, next()?, beneath(next()?)]);
+            }
+            // As a whole, at the end.
+            "--remount-ro" | "--chdir" => drop(next()?),
+            _ => return Err(io::Error::other(format!("{} cannot be moved", option.display()))),
+        }
+    }
+    Ok(moved)
 }
 
 /// What a command may have in processes and threads on the host, beside its own.
@@ -146,16 +181,15 @@ fn description(settings: &Settings) -> serde_json::Value {
                 "bounding": none, "effective": none, "inheritable": none, "permitted": none, "ambient": none,
             },
         },
-        "root": { "path": "/", "readonly": true },
+        "root": { "path": TREE, "readonly": true },
         "hostname": "sandbox",
         "mounts": [
             { "destination": "/proc", "type": "proc", "source": "proc" },
             { "destination": "/dev", "type": "tmpfs", "source": "tmpfs" },
             // The root is read-only as a whole; this is not.
-            { "destination": WORKSPACE, "type": "bind", "source": WORKSPACE, "options": ["rw", "nosuid", "nodev"] },
+            { "destination": WORKSPACE, "type": "bind", "source": format!("{TREE}{WORKSPACE}"), "options": ["rw", "nosuid", "nodev"] },
             temporary("/dev/shm"),
             temporary("/tmp"),
-            { "destination": OWN, "type": "tmpfs", "source": "tmpfs", "options": ["ro"] },
         ],
         "linux": { "namespaces": namespaces },
     })
@@ -174,4 +208,24 @@ pub(super) fn look() -> Result<(), String> {
         return Err(format!("the kernel inside is not gVisor's (its log: {read:?})"));
     }
     Path::new(WORKSPACE).is_dir().then_some(()).ok_or_else(|| format!("there is no {WORKSPACE} inside"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_the_tree_stays_where_the_sentry_has_its_own() {
+        let of = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let moves = |words: &[&str]| moved(of(words)).map_err(|why| why.to_string());
+
+        assert_eq!(moves(&["--ro-bind", "/usr", "/usr"]), Ok(of(&["--ro-bind", "/usr", "/tree/usr"])));
+        assert_eq!(moves(&["--proc", "/proc"]), Ok(of(&["--dir", "/tree/proc"])));
+        assert_eq!(
+            moves(&["--size", "1", "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/"]),
+            Ok(of(&["--size", "1", "--tmpfs", "/tree/tmp"]))
+        );
+        assert!(moves(&["--bind", "/", "/"]).is_err_and(|why| why.contains("--bind")));
+        assert!(moves(&["--tmpfs"]).is_err());
+    }
 }

@@ -48,6 +48,25 @@ impl Claim {
     }
 }
 
+/// All claims, as a table in Markdown.
+pub fn table() -> String {
+    let mut table = String::from("| Claim | Name | Tried by | Where |\n|---|---|---|---|\n");
+    for Claim { id, sentence, tried, scope } in CLAIMS {
+        let tried = match tried {
+            Tried::Probe(line) => format!("`{line}`"),
+            Tried::Check(_) => "a command or two, and a look at what is left".to_owned(),
+            Tried::Game(_) => "what a command leaves, and a file tool that is asked for it".to_owned(),
+        };
+        let place = match scope {
+            Scope::Always => "everywhere",
+            Scope::HostKernel => "the host's kernel",
+            Scope::Gvisor => "gVisor",
+        };
+        table.push_str(&format!("| {sentence} | `{id}` | {tried} | {place} |\n"));
+    }
+    table
+}
+
 const fn probe(id: &'static str, sentence: &'static str, line: &'static str) -> Claim {
     Claim { id, sentence, tried: Tried::Probe(line), scope: Scope::Always }
 }

@@ -21,7 +21,7 @@ mod report;
 mod runner;
 
 pub use bare::Bare;
-pub use claims::{CLAIMS, Claim};
+pub use claims::{CLAIMS, Claim, table};
 pub use outside::{Gateway, Outside};
 pub use report::Report;
 pub use runner::{Confined, Ran, Runner, Tools};
@@ -135,8 +135,8 @@ async fn find(
     let here = if backend.is_none() { there.clone() } else { attempt(claim, inside, outside).await };
     let is_emulated = claim.scope == Scope::HostKernel && matches!(backend, Some(Backend::Gvisor { .. }));
     let verdict = judge(&here, &there, is_emulated);
-    let note =
-        if is_emulated && verdict == Verdict::NotApplicable { " (by gVisor, not by the host's kernel)" } else { "" };
+    let is_emulated = is_emulated && !matches!(here, Seen::Blocked(_));
+    let note = if is_emulated { " (by gVisor, not by the host's kernel)" } else { "" };
     finding(verdict, format!("{here}{note}"), there.to_string())
 }
 
