@@ -72,7 +72,7 @@ pub async fn run(handover: Handover) -> Result<(), Error> {
     let settings: Settings =
         serde_json::from_slice(&handover.settings).map_err(|why| Error::Handover(why.to_string()))?;
     let folder = handover.folder.ok_or_else(|| Error::Handover("no workspace".to_owned()))?;
-    let limits = Limits { quota: settings.quota, reserve: settings.reserve };
+    let limits = Limits { quota: settings.quota, reserve: settings.reserve, commands: settings.at_once };
     let workspace = Workspace::new(folder, limits)
         .map_err(|why| Error::Handover(format!("the workspace cannot be used: {why}")))?;
     let runner = Runner::Confined(Box::new(Confinement::establish(&settings).await?));

@@ -45,13 +45,15 @@ pub struct Workspace {
     shared: Mutex<HashMap<String, Weak<Shared>>>,
 }
 
-/// What may be taken, in bytes.
+/// What may be taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// By one principal's folder.
+    /// By one principal's folder, in bytes.
     pub quota: u64,
-    /// By nobody: this much of the file system stays free.
+    /// By nobody: so many bytes of the file system stay free.
     pub reserve: u64,
+    /// Commands of all principals at once.
+    pub commands: u32,
 }
 
 /// One principal's folder.
@@ -71,6 +73,8 @@ struct Shared {
     turns: Arc<Semaphore>,
     /// Calls of one principal at once, those included that wait for their turn.
     calls: Arc<Semaphore>,
+    /// Commands of one principal at once.
+    commands: Arc<Semaphore>,
 }
 
 /// Where contents wait for their name. No principal's folder is called this ([`name`]).
@@ -113,8 +117,12 @@ impl Workspace {
         let mut all = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, used| used.strong_count() > 0);
         let shared = all.get(&name).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let (turns, calls) = (Arc::new(Semaphore::new(TURNS)), Arc::new(Semaphore::new(CALLS)));
-            let shared = Arc::new(Shared { writing: Mutex::default(), turns, calls });
+            let shared = Arc::new(Shared {
+                writing: Mutex::default(),
+                turns: Arc::new(Semaphore::new(TURNS)),
+                calls: Arc::new(Semaphore::new(CALLS)),
+                commands: Arc::new(Semaphore::new(self.limits.share() as usize)),
+            });
             all.insert(name, Arc::downgrade(&shared));
             shared
         });
@@ -157,6 +165,16 @@ fn sweep(staging: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
+// === impl Limits ===
+
+impl Limits {
+    /// Commands of one principal at once: all but an eighth, so that there are turns for somebody else, however many are
+    /// asked for.
+    pub fn share(&self) -> u32 {
+        self.commands.saturating_sub((self.commands / 8).max(1)).max(1)
+    }
+}
+
 // === impl Folder ===
 
 impl Folder {
@@ -176,6 +194,11 @@ impl Folder {
     /// The turns of the principal's file tools.
     pub(crate) fn turns(&self) -> Arc<Semaphore> {
         self.shared.turns.clone()
+    }
+
+    /// How many commands the principal may run at once, and the turns for that.
+    pub(crate) fn commands(&self) -> (u32, Arc<Semaphore>) {
+        (self.limits.share(), self.shared.commands.clone())
     }
 
     /// A call of the principal's, for as long as it is held; `None` where there are too many.

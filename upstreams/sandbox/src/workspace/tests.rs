@@ -24,7 +24,7 @@ struct House {
     workspace: Workspace,
 }
 
-const LIMITS: Limits = Limits { quota: 64 << 20, reserve: 0 };
+const LIMITS: Limits = Limits { quota: 64 << 20, reserve: 0, commands: 4 };
 
 fn house() -> House {
     house_with(LIMITS)
@@ -366,7 +366,7 @@ fn changes_of_one_file_at_once_do_not_lose_each_other() {
 
 #[test]
 fn the_quota_holds_for_many_who_write_at_once() {
-    let house = house_with(Limits { quota: 1 << 20, reserve: 0 });
+    let house = house_with(Limits { quota: 1 << 20, reserve: 0, commands: 4 });
     let n_written = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..8)
             .map(|n| {
@@ -409,7 +409,7 @@ fn every_entry_is_counted_and_a_file_with_two_names_once() {
 
 #[test]
 fn counting_ends_when_there_is_more_than_enough() {
-    let house = house_with(Limits { quota: 40_960, reserve: 0 });
+    let house = house_with(Limits { quota: 40_960, reserve: 0, commands: 4 });
     let (folder, at) = house.alice();
     for n in 0..1000 {
         fs::write(at.join(n.to_string()), "").unwrap();
