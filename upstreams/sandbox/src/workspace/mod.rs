@@ -2,7 +2,7 @@
 //! commands have left there.
 //!
 //! The folder that is handed over holds one folder per principal, and `staging`, where new contents wait for their
-//! name: on the same file system, and where no command ever sees them. Nothing of ours is in a principal's folder.
+//! name: on the same file system, and where no command ever sees them ([`staging`]). Nothing of ours is in a principal's folder.
 
 /// Why nothing was read or written.
 mod error;
@@ -14,6 +14,8 @@ mod open;
 pub mod path;
 /// Reading a part of a file.
 pub(crate) mod read;
+/// Where new contents wait for their name.
+mod staging;
 /// What a folder holds, in bytes.
 pub mod usage;
 /// Going through folders, in order and within limits.
@@ -26,11 +28,10 @@ pub use path::WorkspacePath;
 pub use usage::{Usage, usage};
 
 use portcullis_local::Principal;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -77,8 +78,6 @@ struct Shared {
     commands: Arc<Semaphore>,
 }
 
-/// Where contents wait for their name. No principal's folder is called this ([`name`]).
-const STAGING: &str = "staging";
 /// What nobody else may look into.
 const PRIVATE: Mode = Mode::RWXU;
 /// File tools of one principal at once.
@@ -89,13 +88,12 @@ const CALLS: usize = 64;
 // === impl Workspace ===
 
 impl Workspace {
-    /// The folder that was handed over. What an earlier process left half-written is removed.
+    /// The folder that was handed over. What processes left half-written that have ended is removed.
     ///
     /// # Errors
     /// It cannot be used.
     pub fn new(root: OwnedFd, limits: Limits) -> io::Result<Workspace> {
-        let staging = own_folder(&root, STAGING)?.0;
-        sweep(&staging)?;
+        let staging = staging::open(&root)?;
         Ok(Workspace { root, staging: Arc::new(staging), limits, shared: Mutex::default() })
     }
 
@@ -143,26 +141,6 @@ fn own_folder(root: &OwnedFd, name: &str) -> io::Result<(OwnedFd, bool)> {
         rustix::fs::chmod(open::in_proc(found.as_fd()), PRIVATE)?;
     }
     Ok((open::beneath(found.as_fd(), ".", OFlags::RDONLY | OFlags::DIRECTORY)?, is_new))
-}
-
-/// Removes the files in `staging`.
-fn sweep(staging: &OwnedFd) -> io::Result<()> {
-    let mut buffer = vec![MaybeUninit::uninit(); 8192];
-    let mut names = Vec::new();
-    let mut entries = RawDir::new(staging, &mut buffer);
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        if entry.file_type() != FileType::Directory {
-            names.push(entry.file_name().to_owned());
-        }
-    }
-    for name in names {
-        match rustix::fs::unlinkat(staging, &name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }
 
 // === impl Limits ===

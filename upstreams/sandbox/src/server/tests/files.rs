@@ -198,7 +198,9 @@ async fn a_reader_has_the_old_contents_or_the_new_ones() {
     assert_eq!(fs::read_to_string(folder.join("f")).unwrap(), "new");
     assert_eq!(fs::read_to_string(folder.join("other-name")).unwrap(), "old", "it is another file now");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing of ours is left in the folder");
-    assert_eq!(fs::read_dir(house.folder_of("staging")).unwrap().count(), 0);
+    let ours: Vec<_> = fs::read_dir(house.folder_of("staging")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(ours.len(), 1, "the folder of this process");
+    assert_eq!(fs::read_dir(&ours[0]).unwrap().count(), 0);
 }
 
 #[tokio::test]
