@@ -339,6 +339,7 @@ async fn lines_that_match_are_found_and_what_is_left_out_is_said() {
         (json!({"pattern": ""}), "0 bytes"),
         (json!({"pattern": "((((((a{1000}){1000}){1000}"}), "cannot be used"),
         (json!({"pattern": "(?:a{1000}){1000}"}), "size limit"),
+        (json!({"pattern": "[ab]*a[ab]{10000}[c-z]"}), "size limit"),
         (json!({"pattern": "a", "glob": "["}), "not closed"),
         (json!({"pattern": "a", "max_matches": 1001}), "from 1 to 1000"),
         (json!({"pattern": "a", "path": "passwd"}), "is a symbolic link"),
@@ -347,6 +348,19 @@ async fn lines_that_match_are_found_and_what_is_left_out_is_said() {
         let said = alice.refused("search_files", arguments).await;
         assert!(said.contains(why), "{said}");
     }
+}
+
+#[tokio::test]
+async fn what_is_beyond_the_bound_of_a_line_is_not_searched_and_that_is_said() {
+    let (house, folder) = house().await;
+    fs::write(folder.join("f"), format!("{0}end\nend{0}\nend\n", " ".repeat(16 * 1024))).unwrap();
+
+    let (answer, said) = house.user("alice").call("search_files", json!({"pattern": "end", "path": "f"})).await;
+
+    let lines: Vec<_> = answer["matches"].as_array().unwrap().iter().map(|found| &found["line"]).collect();
+    assert_eq!(lines, [&json!(2), &json!(3)]);
+    assert_eq!(answer["cut_lines"], json!(2));
+    assert!(said.starts_with("2 matches in 1 file, 2 lines searched in the first 16 KiB only\n"), "{said:.200}");
 }
 
 #[tokio::test]
