@@ -36,7 +36,8 @@ pub struct SandboxUpstream {
     pub longest: Period,
     /// What is kept of each of a command's stdout and stderr; what is left out is said.
     pub output: ByteSize,
-    /// Commands at once. Further ones wait up to half a minute for their turn.
+    /// Commands at once. Further ones wait up to half a minute for their turn. One principal has an eighth of them less, or
+    /// one less, so that there are turns for somebody else.
     #[schemars(range(min = 1, max = 1024))]
     pub at_once: u32,
     /// Folders of this host that commands may read, beside `/usr`. Absolute; each stands at its own path.
