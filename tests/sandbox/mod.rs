@@ -2,16 +2,20 @@
 
 mod arguments;
 mod clients;
+mod gvisor;
 mod leftovers;
 mod starts;
 mod supervision;
 mod verify;
+mod without_root;
 mod work;
 
+use crate::support::PATIENCE;
 use crate::support::agent::{Agent, Answer};
 use crate::support::gateway::{Gateway, Launch};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use tokio::time::Instant;
 
 /// Lets everything through.
 const EVERYTHING: &str = "policy: { rules: [{ name: all, tools: [\"*/*\"], allow: {} }] }";
@@ -110,6 +114,16 @@ fn find_cgroups(folder: &Path, prefix: &str, depth: usize, found: &mut Vec<PathB
             found.push(entry.path());
         }
         find_cgroups(&entry.path(), prefix, depth + 1, found);
+    }
+}
+
+/// Waits for what takes its time by design.
+#[track_caller]
+fn wait_longer(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + 3 * PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Keeps local upstreams running: started when they come into force, started again when they end, ended when nobody
 //! needs them any more.
 
+use super::health;
 use super::keeper::Keeper;
 use super::start::Started;
 use super::{Process, Secret, State};
@@ -154,7 +155,7 @@ impl Task {
         self.tell_keeper(|keeper| keeper.add(&left));
         left.cgroups.clone_into(&mut process.cgroups.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         let secret = Secret::new(secret);
-        process.state.send_replace(State::Starting(secret.clone()));
+        process.state.send_replace(State::Starting);
         self.shared.metrics.upstream_started(&self.upstream.name);
         let (ended, gateway_lives) = self.life(process, &mut child, ready, secret, end).await;
         // Whoever holds a connection to it gets no answer any more; nobody new is to come.
@@ -188,10 +189,11 @@ impl Task {
             _ = end.wait_for(|end| *end) => return (Ended::Asked, None),
         };
         info!(upstream = %self.upstream.name, pid = child.id(), "upstream started");
-        process.state.send_replace(State::Up(secret));
+        process.state.send_replace(State::Up(secret.clone()));
         self.upstream.mark_stale();
         let ended = tokio::select! {
             status = child.wait() => Ended::Because(ended_with(status)),
+            () = health::lost(&process.socket, &secret) => Ended::Because("it does not answer any more".to_owned()),
             _ = end.wait_for(|end| *end) => Ended::Asked,
         };
         (ended, Some(pipe))

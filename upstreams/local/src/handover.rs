@@ -2,9 +2,10 @@
 //! settings as JSON, 6 where the child says that it is ready, 7 a folder, where the kind has one.
 
 use crate::descriptors;
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::ffi::OsString;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
@@ -16,8 +17,8 @@ pub const SECRET_HEADER: &str = "portcullis-upstream-secret";
 pub const READY: &[u8] = b"ready\n";
 /// Bytes of a start's secret.
 pub const SECRET_LEN: usize = 32;
-/// What settings may take. They pass through a pipe before the child reads anything: Linux gives it 64 KiB.
-pub const SETTINGS_MAX: usize = 60 * 1024;
+/// What settings may take.
+pub const SETTINGS_MAX: usize = 1024 * 1024;
 
 /// How a child is to be started.
 pub struct Start {
@@ -90,11 +91,13 @@ impl Start {
     }
 }
 
-/// The reading end of a pipe that holds `bytes`, and then ends.
+/// A file in memory that holds `bytes`. Not a pipe: one takes no more than two pages where its user has many already,
+/// and then waits for a reader.
 fn filled(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
-    std::fs::File::from(writes).write_all(bytes)?;
-    Ok(reads)
+    let mut file = std::fs::File::from(memfd_create(c"portcullis", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 // === impl Handover ===

@@ -17,4 +17,4 @@ pub mod serve;
 
 pub use handover::{Handover, Prepared, Start};
 pub use principal::Principal;
-pub use serve::{Gone, serve};
+pub use serve::{Gone, HEALTH, serve};

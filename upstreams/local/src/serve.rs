@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -17,6 +18,9 @@ use std::os::unix::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
+
+/// Where the gateway asks whether this process still answers.
+pub const HEALTH: &str = "/healthz";
 
 /// Answers with `router` until the gateway ends or asks this process to (SIGTERM). Every request must show `secret`; who
 /// asks is an extension of it, [`Principal`], where the gateway says so.
@@ -32,6 +36,7 @@ pub async fn serve(
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
+    let router = router.route(HEALTH, get(async || "answers"));
     let router = router.layer(middleware::from_fn_with_state(secret, only_the_gateway));
     // The socket has been listening since before this process began: nothing that was sent meanwhile is lost.
     rustix::io::write(&ready, READY)?;

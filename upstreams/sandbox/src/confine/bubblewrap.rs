@@ -4,9 +4,13 @@
 use super::root::{ID, Root, filled};
 use super::{INNER, Launch, inner, seccomp};
 use crate::settings::Settings;
-use std::ffi::OsString;
+use portcullis_local::descriptors;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// Where the program is looked for.
@@ -17,8 +21,13 @@ pub(super) struct Bubblewrap {
     program: PathBuf,
     root: Root,
     filter: Vec<u8>,
-    /// Our own program. It is run by its descriptor: its path leads nowhere inside, and perhaps outside too.
-    ourselves: OwnedFd,
+    ourselves: Ourselves,
+}
+
+/// Our own program. It is run by its descriptor: its path leads nowhere inside, and perhaps outside too.
+pub(super) struct Ourselves {
+    pub(super) program: OwnedFd,
+    path: PathBuf,
 }
 
 impl Bubblewrap {
@@ -28,8 +37,8 @@ impl Bubblewrap {
     /// What is missing, and where to get it.
     pub(super) async fn find(named: Option<&Path>, settings: &Settings) -> Result<Bubblewrap, String> {
         let program = program(named).await?;
-        let ourselves = std::fs::File::open("/proc/self/exe").map_err(|why| format!("/proc/self/exe: {why}"))?;
-        Ok(Bubblewrap { program, root: Root::new(settings)?, filter: seccomp::program()?, ourselves: ourselves.into() })
+        let ourselves = Ourselves::find().map_err(|why| format!("/proc/self/exe: {why}"))?;
+        Ok(Bubblewrap { program, root: Root::new(settings)?, filter: seccomp::program()?, ourselves })
     }
 
     /// How the inner stage is started. It finds its sockets under the numbers that it is told.
@@ -39,7 +48,7 @@ impl Bubblewrap {
     pub(super) fn launch(&self, workspace: Option<OwnedFd>, sockets: Vec<OwnedFd>) -> io::Result<Launch> {
         let mut launch = Launch::new(self.program.clone());
         let sockets: Vec<_> = sockets.into_iter().map(|socket| launch.pass(socket).to_string().into()).collect();
-        let ourselves = launch.pass(self.ourselves.as_fd().try_clone_to_owned()?);
+        let ourselves = launch.pass(self.ourselves.program.try_clone()?);
         let filter = launch.pass(filled(&self.filter)?);
         let id = ID.to_string();
         #[rustfmt::skip]
@@ -52,14 +61,41 @@ impl Bubblewrap {
         arguments.push(filter.to_string().into());
         arguments.extend(self.root.arguments(workspace, |fd| launch.pass(fd).to_string().into())?);
         // For the probes of `verify`, which are to see what any command sees.
-        let visible = launch.pass(self.ourselves.as_fd().try_clone_to_owned()?).to_string();
-        arguments.extend(["--ro-bind-fd", &visible, INNER].map(OsString::from));
+        if self.ourselves.is_reachable() {
+            let visible = launch.pass(self.ourselves.program.try_clone()?).to_string();
+            arguments.extend(["--ro-bind-fd", &visible, INNER].map(OsString::from));
+        }
         let program = format!("/proc/self/fd/{ourselves}");
         arguments.extend(["--", &program, inner::ARGUMENT].map(OsString::from));
         arguments.extend(sockets);
         launch.arguments = arguments;
         Ok(launch)
     }
+}
+
+// === impl Ourselves ===
+
+impl Ourselves {
+    /// As the gateway has put us, if it could.
+    pub(super) fn find() -> io::Result<Ourselves> {
+        let put = PathBuf::from(OsStr::from_bytes(descriptors::OURSELVES.to_bytes()));
+        let program = OwnedFd::from(File::open("/proc/self/exe")?);
+        let path = if is_at(&program, &put) { put } else { fs::read_link("/proc/self/exe")? };
+        // What is opened here knows itself by this path.
+        let program = if is_at(&program, &path) { File::open(&path)?.into() } else { program };
+        Ok(Ourselves { program, path })
+    }
+
+    /// Whether there is a path that leads to it, by which it can be shown to commands. There is none where we may not
+    /// go, or where another one stands at its place by now.
+    pub(super) fn is_reachable(&self) -> bool {
+        is_at(&self.program, &self.path)
+    }
+}
+
+fn is_at(program: &OwnedFd, path: &Path) -> bool {
+    rustix::fs::fstat(program)
+        .is_ok_and(|us| fs::metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (us.st_dev, us.st_ino)))
 }
 
 /// Where `bwrap` is, if it is new enough.

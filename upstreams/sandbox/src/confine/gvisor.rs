@@ -71,14 +71,21 @@ impl Gvisor {
             ));
         }
         let bubblewrap = bubblewrap::program(None).await.map_err(|why| format!("gVisor runs inside of it: {why}"))?;
-        let ourselves = File::open("/proc/self/exe").map_err(|why| format!("/proc/self/exe: {why}"))?;
+        let ourselves = bubblewrap::Ourselves::find().map_err(|why| format!("/proc/self/exe: {why}"))?;
+        if !ourselves.is_reachable() {
+            return Err(
+                "the gateway's program cannot be shown to gVisor: another one stands at its path by now (then \
+                        restart the gateway), or the user that the sandbox runs as cannot reach it there"
+                    .to_owned(),
+            );
+        }
         let description = serde_json::to_vec(&description(settings)).map_err(|why| why.to_string())?;
         Ok(Gvisor {
             bubblewrap,
             runsc: runsc.into(),
             root: Root::new(settings)?,
             filter: seccomp::modes()?,
-            ourselves: ourselves.into(),
+            ourselves: ourselves.program,
             description,
         })
     }

@@ -11,6 +11,7 @@ mod gvisor;
 mod inner;
 mod landlock;
 mod output;
+mod process;
 mod protocol;
 mod quota;
 mod root;

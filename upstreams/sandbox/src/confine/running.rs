@@ -2,21 +2,20 @@
 
 use super::cgroup::Leaf;
 use super::output::Output;
+use super::process::{Process, children};
 use super::protocol::{Limits, Order, Report, TERMINATE};
 use super::quota::Watch;
-use super::{Command, End, Error, Launch, Outcome, Progress, Shared, bubblewrap, environment, inner};
+use super::{Command, End, Error, Outcome, Progress, Shared, bubblewrap, environment, inner};
 use crate::network::{self, Places};
-use portcullis_local::descriptors;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::process::{Child, ChildStdin};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
@@ -94,7 +93,7 @@ fn order(shared: &Shared, job: &Job, is_full: bool) -> Order {
 struct Running {
     job: Job,
     leaf: Leaf,
-    child: Child,
+    process: Process,
     lines: Lines<BufReader<OwnedReadHalf>>,
     /// A word here asks all inside to end. When this is gone, the inner stage ends.
     asks: mpsc::Sender<()>,
@@ -143,24 +142,21 @@ impl Running {
             None => None,
         };
         let launch = shared.backend.launch(workspace, sockets)?;
-        let mut child = spawn(launch, leaf.entered()?)?;
+        let (process, pipes) = Process::start(launch, leaf.begin()?)?;
         let (reads, writes) = UnixStream::from_std(ours)?.into_split();
         let (asks, asked) = mpsc::channel(1);
         tokio::spawn(tell(writes, order.to_bytes()?, asked));
         let capture = |progress: &watch::Sender<Progress>| (Output::new(shared.settings.output), progress.clone());
         let (stdout, progress) = capture(&job.progress);
-        let out = child.stdout.take().map(|pipe| tokio::spawn(stdout.clone().read(pipe, progress)));
+        let out = tokio::spawn(stdout.clone().read(pipes.stdout, progress));
         let (stderr, progress) = capture(&job.progress);
-        let err = child.stderr.take().map(|pipe| tokio::spawn(stderr.clone().read(pipe, progress)));
-        let (Some(out), Some(err)) = (out, err) else { return Err(std::io::Error::other("no pipes")) };
-        if let Some(stdin) = child.stdin.take() {
-            tokio::spawn(feed(stdin, job.command.stdin.clone()));
-        }
+        let err = tokio::spawn(stderr.clone().read(pipes.stderr, progress));
+        tokio::spawn(feed(pipes.stdin, job.command.stdin.clone()));
         let (since, lines) = (Instant::now(), BufReader::new(reads).lines());
         Ok(Running {
             job,
             leaf,
-            child,
+            process,
             lines,
             asks,
             stdout: (stdout, out),
@@ -178,19 +174,19 @@ impl Running {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut is_talking = true;
-        let _ = loop {
+        loop {
             let deadline = self.deadline();
             let step = self.next;
             tokio::select! {
                 line = self.lines.next_line(), if is_talking => is_talking = self.hear(line.ok().flatten().as_deref()),
-                ended = self.child.wait() => break ended,
+                () = self.process.wait() => break,
                 () = sleep_until(deadline), if self.end.is_none() => self.ask(End::TimedOut, GRACE),
                 () = self.job.cancelled.cancelled(), if self.end.is_none() => self.ask(End::Cancelled, SHORT_GRACE),
                 () = self.job.abandoned.cancelled(), if step.is_none() => self.kill(Some(End::Cancelled)),
                 () = sleep_until(step.map_or(deadline, |(at, _)| at)), if step.is_some() => self.go_on(),
                 _ = tick.tick() => self.look(watch.as_deref_mut()).await,
             }
-        };
+        }
         self.clean_up().await
     }
 
@@ -227,7 +223,7 @@ impl Running {
         match self.next.map(|(_, step)| step) {
             Some(Step::Inside) => self.kill(None),
             _ => {
-                let _ = self.child.start_kill();
+                self.process.kill();
                 self.leaf.kill(None);
                 self.next = Some((Instant::now() + STUBBORN, Step::All));
             }
@@ -238,12 +234,10 @@ impl Running {
     /// would leave that to others.
     fn kill(&mut self, end: Option<End>) {
         self.end = self.end.or(end);
-        let outer = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        self.leaf.kill(outer);
-        if let Some(outer) = outer {
-            for pid in children(outer) {
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        let outer = self.process.pid;
+        self.leaf.kill(Some(outer));
+        for pid in children(outer) {
+            let _ = kill_process(pid, Signal::KILL);
         }
         self.next = Some((Instant::now() + STUBBORN, Step::All));
     }
@@ -304,15 +298,6 @@ impl Running {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is what confinement is for")]
-fn spawn(launch: Launch, entered: Vec<OwnedFd>) -> std::io::Result<Child> {
-    let mut command = std::process::Command::new(launch.program);
-    command.args(launch.arguments).env_clear().current_dir("/");
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    descriptors::pass(&mut command, launch.passed, entered);
-    tokio::process::Command::from(command).spawn()
-}
-
 /// The proxy of one command, which begins when the inner stage has sent what it shall listen on.
 fn proxy(places: Arc<Places>, sockets: &mut Vec<OwnedFd>) -> std::io::Result<AbortOnDrop> {
     let (ours, theirs) = StdUnixStream::pair()?;
@@ -335,14 +320,7 @@ async fn tell(mut inner: OwnedWriteHalf, order: Vec<u8>, mut asked: mpsc::Receiv
     }
 }
 
-async fn feed(mut stdin: ChildStdin, bytes: Vec<u8>) {
+async fn feed(mut stdin: pipe::Sender, bytes: Vec<u8>) {
     // A command need not read what it is given.
     let _ = stdin.write_all(&bytes).await;
-}
-
-/// The processes that `parent` has started.
-fn children(parent: Pid) -> Vec<Pid> {
-    let number = parent.as_raw_nonzero();
-    let listed = std::fs::read_to_string(format!("/proc/{number}/task/{number}/children")).unwrap_or_default();
-    listed.split_whitespace().filter_map(|number| number.parse().ok().and_then(Pid::from_raw)).collect()
 }

@@ -80,7 +80,7 @@ const PRIVATE: Mode = Mode::RWXU;
 /// File tools of one principal at once.
 const TURNS: usize = 2;
 /// Calls of one principal at once. What each brings with it (8 MiB at most) is in memory.
-const CALLS: usize = 32;
+const CALLS: usize = 64;
 
 // === impl Workspace ===
 

@@ -43,6 +43,14 @@ fn what_a_command_is_given_comes_in_and_what_it_writes_comes_out_apart() {
 }
 
 #[test]
+fn the_program_that_confines_need_not_be_where_it_was_when_it_was_started() {
+    for mode in [0o700, 0o755] {
+        assert_eq!(World::hidden(mode).output("echo confined; ls /run"), "confined\n");
+    }
+    assert_eq!(World::new().output("ls /run"), "portcullis\n");
+}
+
+#[test]
 fn what_cannot_be_started_says_so_and_runs_nothing() {
     let mut world = World::new();
     fs::write(world.folder.join("file"), "").expect("written");

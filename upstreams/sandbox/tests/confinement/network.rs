@@ -1,3 +1,5 @@
+//! Places in the network, by way of the proxy.
+
 use crate::world::World;
 use portcullis_sandbox::settings::{Destination, Network};
 use std::io::{Read as _, Write as _};

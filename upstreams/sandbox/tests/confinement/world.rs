@@ -20,6 +20,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 pub(crate) const MIB: u64 = 1024 * 1024;
+const PROGRAM: &str = env!("CARGO_BIN_EXE_confined");
 /// For what has to happen some time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -55,23 +56,37 @@ impl World {
     /// With other settings.
     #[track_caller]
     pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> World {
-        let mut world = World::start(change);
-        let line = world.stdout.next().and_then(Result::ok);
+        World::start(Path::new(PROGRAM), change).established()
+    }
+
+    /// With a program in a folder of this mode, and that is not there any more when commands run.
+    #[track_caller]
+    pub(crate) fn hidden(mode: u32) -> World {
+        let closed = tempfile::tempdir().expect("a folder");
+        let program = closed.path().join("confined");
+        fs::set_permissions(closed.path(), Permissions::from_mode(mode)).expect("closed");
+        fs::copy(PROGRAM, &program).expect("copied");
+        World::start(&program, |_| {}).established()
+    }
+
+    #[track_caller]
+    fn established(mut self) -> World {
+        let line = self.stdout.next().and_then(Result::ok);
         if line.is_none() {
-            panic!("nothing is confined: {}", world.stderr());
+            panic!("nothing is confined: {}", self.stderr());
         }
-        world
+        self
     }
 
     /// What a confinement that cannot be set up says.
     #[track_caller]
     pub(crate) fn refused(change: impl FnOnce(&mut Settings)) -> String {
-        let mut world = World::start(change);
+        let mut world = World::start(Path::new(PROGRAM), change);
         assert!(world.stdout.next().is_none(), "it could be set up");
         world.stderr()
     }
 
-    fn start(change: impl FnOnce(&mut Settings)) -> World {
+    fn start(program: &Path, change: impl FnOnce(&mut Settings)) -> World {
         static N: AtomicU32 = AtomicU32::new(0);
         let n = std::process::id().wrapping_mul(50) + N.fetch_add(1, Ordering::Relaxed);
         let is_root = geteuid().is_root();
@@ -84,7 +99,7 @@ impl World {
         let mut settings = settings(place);
         change(&mut settings);
 
-        let program = File::open(env!("CARGO_BIN_EXE_confined")).expect("built");
+        let program = File::open(program).expect("built");
         let opened = OwnedFd::from(File::open(&folder).expect("opened"));
         #[expect(clippy::disallowed_methods, reason = "what is tested")]
         let mut command = Command::new("/proc/self/fd/3");

@@ -9,6 +9,7 @@ mod v2;
 
 use super::gvisor;
 use crate::settings::{Backend, Cgroup, Settings};
+use portcullis_local::descriptors::Begin;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::HashSet;
 use std::fs;
@@ -90,7 +91,7 @@ impl Cgroups {
             v2::delegate(root).map_err(|why| cgroups.explain(&why))?;
         }
         let leaf = cgroups.leaf().map_err(|why| cgroups.explain(&why))?;
-        leaf.entered().map_err(|why| cgroups.explain(&why))?;
+        leaf.begin().map_err(|why| cgroups.explain(&why))?;
         Ok(cgroups)
     }
 
@@ -124,15 +125,18 @@ impl Cgroups {
 // === impl Leaf ===
 
 impl Leaf {
-    /// The files through which the leaf is entered, by a process that has one thread and writes 0.
-    pub(super) fn entered(&self) -> io::Result<Vec<OwnedFd>> {
+    /// How a process begins in it.
+    pub(super) fn begin(&self) -> io::Result<Begin> {
         let open = |folder: &PathBuf| {
             // Through `tasks`, the kernel moves the thread that writes, and does not stop all forks of the whole host
-            // for it, which takes milliseconds. Version 2 has no such file for what is no threaded cgroup.
+            // for it, which takes milliseconds.
             let procs = folder.join(if self.is_v2 { "cgroup.procs" } else { "tasks" });
             fs::OpenOptions::new().write(true).open(&procs).map(OwnedFd::from).map_err(|why| at(&procs, &why))
         };
-        self.folders.iter().map(open).collect()
+        match self.folders.as_slice() {
+            [folder] if self.is_v2 => Ok(Begin::Into { folder: fs::File::open(folder)?.into(), procs: open(folder)? }),
+            folders => Ok(Begin::Entered(folders.iter().map(open).collect::<io::Result<_>>()?)),
+        }
     }
 
     /// Kills all that is in it but `spared`; all at once where the kernel can. Returns whether something was there.

@@ -179,7 +179,7 @@ async fn so_many_calls_of_one_principal_are_taken_at_once_and_anothers_are_not_c
     let (alice, bob) = (house.user("alice"), house.user("bob"));
     let wait = alice.call_of("run_command", &json!({"command": "wait"}), &json!({}), 1);
     let mut waiting = Vec::new();
-    for _ in 0..32 {
+    for _ in 0..64 {
         waiting.push(alice.open(&wait, &[("mcp-name", "run_command")]).await);
         assert_eq!(house.next().await, "began wait in ``");
     }
