@@ -2,6 +2,7 @@
 
 mod arguments;
 mod clients;
+mod gvisor;
 mod leftovers;
 mod starts;
 mod supervision;

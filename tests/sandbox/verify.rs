@@ -1,18 +1,17 @@
-//! `portcullis verify sandbox`: what is claimed holds, on each backend; and where nothing confines, the verifier says so.
+//! `portcullis verify sandbox`: what is claimed holds; and where nothing confines, the verifier says so.
 
 use super::config;
-use crate::support::gateway::{Gateway, Launch};
+use crate::support::gateway::Gateway;
 use crate::support::process::{self, Finished};
-use crate::support::sdk;
 use portcullis_sandbox::verify::CLAIMS;
 use portcullis_sandbox::verify::claims::{Scope, Tried};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 /// Little, so that more than that is there on any machine.
-const LIMITS: &str = "quota: 64MiB, reserve: 16MiB, tmp: 16MiB, memory: 192MiB, processes: 64, cpu_percent: 30";
+pub(super) const LIMITS: &str =
+    "quota: 64MiB, reserve: 16MiB, tmp: 16MiB, memory: 192MiB, processes: 64, cpu_percent: 30";
 /// A machine can be very busy; nothing is decided by this.
 const LONG: Duration = Duration::from_secs(300);
 /// Probes of what can be had too much of.
@@ -44,7 +43,7 @@ const CONTROLLED: [&str; 20] = [
 
 /// What was found of these claims, by name. The exit status is what the findings say.
 #[track_caller]
-fn findings(gateway: &Gateway, ids: &[&str], more: &[&str]) -> BTreeMap<String, Value> {
+pub(super) fn findings(gateway: &Gateway, ids: &[&str], more: &[&str]) -> BTreeMap<String, Value> {
     let Finished { status, stdout, stderr } = verify(gateway, ids, &[&["--json"], more].concat());
     let document: Value = serde_json::from_str(&stdout).unwrap_or_else(|why| panic!("{why}: {stdout}{stderr}"));
     let list = document["findings"].as_array().expect("a list of findings");
@@ -56,7 +55,7 @@ fn findings(gateway: &Gateway, ids: &[&str], more: &[&str]) -> BTreeMap<String, 
 }
 
 #[track_caller]
-fn verify(gateway: &Gateway, ids: &[&str], more: &[&str]) -> Finished {
+pub(super) fn verify(gateway: &Gateway, ids: &[&str], more: &[&str]) -> Finished {
     let file = gateway.path("gateway.yaml");
     let mut command = process::command(env!("CARGO_BIN_EXE_portcullis"));
     command.arg("--config").arg(file).args(["verify", "sandbox"]).args(more);
@@ -65,23 +64,12 @@ fn verify(gateway: &Gateway, ids: &[&str], more: &[&str]) -> Finished {
 }
 
 #[track_caller]
-fn all_hold(found: &BTreeMap<String, Value>, ids: &[&str]) {
+pub(super) fn all_hold(found: &BTreeMap<String, Value>, ids: &[&str]) {
     for id in ids {
         let finding = found.get(*id).unwrap_or_else(|| panic!("`{id}` was not looked at"));
         assert_ne!(finding["verdict"], "fail", "{finding:#}");
     }
     assert_eq!(found.len(), ids.len(), "{:?}", found.keys());
-}
-
-/// A gateway with this program as `runsc` beside its configuration, where the sandbox's own user can reach it.
-#[track_caller]
-fn with_runsc(settings: &str, program: &[u8]) -> Gateway {
-    let launch = Launch::new(&config(settings)).file("runsc", program);
-    for path in ["", "runsc"] {
-        let all_may = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(launch.path(path), all_may).expect("the folder is ours");
-    }
-    launch.start()
 }
 
 fn ids(is_meant: impl Fn(&Tried) -> bool) -> Vec<&'static str> {
@@ -153,57 +141,6 @@ fn the_file_tools_are_led_nowhere() {
 
     all_hold(&found, &ids);
     assert!(found.values().all(|finding| finding["verdict"] == "pass"), "{found:#?}");
-}
-
-#[test]
-fn it_is_held_on_gvisor_too_by_a_kernel_of_its_own() {
-    let Some(runsc) = sdk::runsc() else { return };
-    let runsc = std::fs::read(runsc).expect("it was found");
-    let gateway = with_runsc(&format!("backend: gvisor, program: runsc, {LIMITS}"), &runsc);
-    let ids = [
-        "kernel",
-        "host-file",
-        "setuid-fchmodat",
-        "setuid-openat",
-        "setuid-mknodat",
-        "tcp",
-        "unix",
-        "abstract",
-        "signal",
-        "environment",
-        "descriptor",
-        "memory-bomb",
-        "leftovers",
-        "link-absolute",
-    ];
-
-    let found = findings(&gateway, &ids, &[]);
-
-    all_hold(&found, &ids);
-    for id in ["kernel", "host-file", "setuid-fchmodat", "tcp", "signal", "environment", "leftovers", "link-absolute"] {
-        assert_eq!(found[id]["verdict"], "pass", "{:#}", found[id]);
-    }
-}
-
-#[test]
-fn a_gvisor_that_cannot_confine_is_no_upstream() {
-    let missing = Gateway::start(&config("backend: gvisor, program: /nonexistent/runsc"));
-    // As the one of 2022: it knows no -pass-fd.
-    let old = with_runsc("backend: gvisor, program: runsc", b"#!/bin/sh\necho run [flags] container-id\n");
-    let call = |gateway: &Gateway| {
-        super::agent(gateway, "alice").tool("run_command", serde_json::json!({ "command": "echo ran" })).error().1
-    };
-
-    let of_missing = verify(&missing, &["kernel"], &[]);
-    let of_old = verify(&old, &["kernel"], &[]);
-
-    assert_eq!(of_missing.status.code(), Some(1));
-    assert!(of_missing.stderr.contains("/nonexistent/runsc cannot be used"), "{}", of_missing.stderr);
-    assert_eq!(of_old.status.code(), Some(1));
-    assert!(of_old.stderr.contains("is too old") && of_old.stderr.contains("backports"), "{}", of_old.stderr);
-    for gateway in [&missing, &old] {
-        assert!(call(gateway).contains("does not run right now"), "{}", call(gateway));
-    }
 }
 
 #[test]
