@@ -22,6 +22,8 @@ pub struct SandboxUpstream {
     pub network: SandboxNetwork,
     /// Memory of one command and all that it starts, `/tmp` included.
     pub memory: ByteSize,
+    /// Memory of all commands together. Left out, half of this host's.
+    pub memory_total: Option<ByteSize>,
     /// Processes and threads of one command.
     #[schemars(range(min = 1))]
     pub processes: u32,
@@ -99,6 +101,7 @@ impl Default for SandboxUpstream {
             reserve: ByteSize::mebibytes(1024),
             network: SandboxNetwork::None,
             memory: ByteSize::mebibytes(512),
+            memory_total: None,
             processes: 256,
             cpu_percent: 100,
             tmp: ByteSize::mebibytes(128),

@@ -28,6 +28,7 @@ pub(super) fn plan(
         kind: Kind::Sandbox(Box::new(described(name, settings, loaded))),
         user: settings.user.clone(),
         cgroup: settings.cgroup.clone(),
+        memory_total: settings.memory_total.map(|size| size.bytes() as u64),
         folder: Folder { path: workspace },
         needs_scratch: settings.backend == SandboxBackend::Gvisor,
     })

@@ -25,6 +25,8 @@ pub(super) struct Plan {
     /// The configured user.
     pub(super) user: Option<String>,
     pub(super) cgroup: SandboxCgroup,
+    /// Memory of all that it starts, in bytes; `None` for half of this host's.
+    pub(super) memory_total: Option<u64>,
     pub(super) folder: Folder,
     /// Whether it needs a folder that it can name by a path.
     pub(super) needs_scratch: bool,
@@ -66,7 +68,8 @@ impl Plan {
     pub(super) fn start(&self, listener: &UnixListener, secret: [u8; SECRET_LEN]) -> Result<Started, String> {
         let account = user::account(&self.name, self.user.as_deref())?;
         let folder = self.folder.open(account)?;
-        let Stem { settings: cgroups, folders, entered } = cgroup::make(&self.cgroup, &self.name, account)?;
+        let Stem { settings: cgroups, folders, entered } =
+            cgroup::make(&self.cgroup, &self.name, account, self.memory_total)?;
         let mut left = Left { cgroups: folders, folder: None };
         let started = self.scratch(account, &mut left).and_then(|scratch| {
             let Kind::Sandbox(settings) = &self.kind;
