@@ -40,7 +40,7 @@ pub(super) fn open(root: &OwnedFd) -> io::Result<OwnedFd> {
             Err(Errno::WOULDBLOCK) => continue,
             // Where nobody can lock, nobody sweeps.
             Err(errno) => {
-                warn!(error = %errno, "the file system of the workspace has no locks: half-written files stay")
+                warn!(error = %errno, "the file system of the workspace has no locks: half-written files stay");
             }
         }
         if is_at(&all, &CString::new(name)?, &ours)? {
