@@ -4,8 +4,6 @@ use super::verify::{LIMITS, all_hold, findings, verify};
 use super::{agent, cgroups, config, done, output};
 use crate::support::gateway::{Gateway, Launch};
 use crate::support::{sdk, wait_for};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -113,8 +111,9 @@ fn a_killed_gateway_leaves_nothing_of_gvisor() {
     wait_for("the command", || gateway.path("workspace/user-alice/begun").exists());
     assert!(!cgroups(id).is_empty());
 
-    kill(Pid::from_raw(id.cast_signed()), Signal::SIGKILL).expect("it runs");
+    let again = gateway.crash_and_restart();
 
     // One with a process in it cannot be removed.
     wait_for("the end of all cgroups", || cgroups(id).is_empty());
+    again.wait_for_log("upstream reached");
 }
