@@ -30,7 +30,6 @@ pub(super) fn plan(
         cgroup: settings.cgroup.clone(),
         memory_total: settings.memory_total.map(|size| size.bytes() as u64),
         folder: Folder { path: workspace },
-        needs_scratch: settings.backend == SandboxBackend::Gvisor,
     })
 }
 
@@ -58,7 +57,6 @@ fn described(name: &str, from: &SandboxUpstream, loaded: &config::Loaded) -> Set
         read_only: from.read_only.clone(),
         environment: from.environment.clone(),
         cgroup: Cgroup::Off,
-        scratch: None,
     }
 }
 

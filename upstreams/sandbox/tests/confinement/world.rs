@@ -234,7 +234,6 @@ fn settings(cgroup: Cgroup) -> Settings {
         read_only: Vec::new(),
         environment: BTreeMap::new(),
         cgroup,
-        scratch: None,
     }
 }
 

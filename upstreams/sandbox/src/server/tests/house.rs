@@ -85,7 +85,6 @@ pub(crate) fn settings() -> Settings {
         read_only: Vec::new(),
         environment: BTreeMap::new(),
         cgroup: Cgroup::Off,
-        scratch: None,
     }
 }
 
