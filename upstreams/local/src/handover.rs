@@ -91,9 +91,12 @@ impl Start {
     }
 }
 
-/// A file in memory that holds `bytes`. Not a pipe: one takes no more than two pages where its user has many already,
-/// and then waits for a reader.
-fn filled(bytes: &[u8]) -> io::Result<OwnedFd> {
+/// A file in memory that holds `bytes`. Not a pipe: one takes no more than two pages where its user has many already
+/// (`fs.pipe-user-pages-soft`), and then waits for a reader.
+///
+/// # Errors
+/// There are no descriptors left, or no memory.
+pub fn filled(bytes: &[u8]) -> io::Result<OwnedFd> {
     let mut file = std::fs::File::from(memfd_create(c"portcullis", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     file.rewind()?;

@@ -1,4 +1,7 @@
-//! Numbers as people and models read them.
+//! Words and numbers as people and models read them.
+
+/// Why nobody may write, whose fault it may be.
+pub(crate) const DISK_FULL: &str = "the disk of this host is nearly full";
 
 /// Bytes in the unit that fits, with one digit after the point: `1.5 MiB`.
 pub(crate) fn size(bytes: u64) -> String {

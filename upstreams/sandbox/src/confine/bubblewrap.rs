@@ -1,10 +1,11 @@
 //! The default backend: bubblewrap makes the namespaces and mounts, loads the seccomp filter, and starts the inner stage
 //! as the first process inside. (`bwrap(1)`; 0.8.0 and later.)
 
-use super::root::{ID, Root, filled};
+use super::root::{ID, Root};
 use super::{INNER, Launch, inner, seccomp};
 use crate::settings::Settings;
 use portcullis_local::descriptors;
+use portcullis_local::handover::filled;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io;

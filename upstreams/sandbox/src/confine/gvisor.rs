@@ -7,10 +7,11 @@
 //! what is mounted over something else. A file that a command makes in the workspace is made there by `runsc`, on a mount that knows no setuid bits,
 //! under a filter that lets none be made: the sentry does not mind them (measured), the host would.
 
-use super::root::{ID, Root, filled};
+use super::root::{ID, Root};
 use super::{INNER, Launch, WORKSPACE, bubblewrap, inner, seccomp};
 use crate::settings::Settings;
 use crate::syscall::raw;
+use portcullis_local::handover::filled;
 use serde_json::json;
 use std::ffi::OsString;
 use std::fs::File;

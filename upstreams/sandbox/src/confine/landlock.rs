@@ -21,21 +21,23 @@ const OWN: [&str; 4] = [WORKSPACE, "/tmp", "/run", "/dev/shm"];
 /// Devices that answer more than reading and writing: terminals that were made inside.
 const TERMINALS: [&str; 2] = ["/dev/ptmx", "/dev/pts"];
 
-/// Restricts this process and all that it starts. Returns the version of Landlock that this kernel has, 0 for none.
+/// Restricts this process and all that it starts. Where the workspace is full, what is in it can be read and removed, and
+/// nothing else: a file's holes can be filled though it may not grow. Returns the version of Landlock that this kernel has, 0 for none.
 ///
 /// # Errors
 /// The kernel knows Landlock and refuses this.
-pub(super) fn restrict(read_only: &[String]) -> Result<i32, String> {
+pub(super) fn restrict(read_only: &[String], is_full: bool) -> Result<i32, String> {
     let read = AccessFs::from_read(NEWEST);
     let write = read | AccessFs::WriteFile | AccessFs::Truncate;
     let devices = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev;
     let own = AccessFs::from_all(NEWEST) & !devices;
+    let removal = read | AccessFs::RemoveFile | AccessFs::RemoveDir;
     let places = READ
         .into_iter()
         .chain(read_only.iter().map(String::as_str))
         .map(|path| (path, read))
         .chain(WRITE.map(|path| (path, write)))
-        .chain(OWN.map(|path| (path, own)))
+        .chain(OWN.map(|path| (path, if is_full && path == WORKSPACE { removal } else { own })))
         .chain(TERMINALS.map(|path| (path, write | AccessFs::IoctlDev)))
         // Looking at what there is.
         .chain([("/", BitFlags::from(AccessFs::ReadDir))]);

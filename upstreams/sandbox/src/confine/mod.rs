@@ -17,6 +17,7 @@ mod quota;
 mod root;
 mod running;
 mod seccomp;
+mod writes;
 
 pub use cgroup::{PREFIX as LEAF, sweep};
 pub use inner::inner;
@@ -96,8 +97,10 @@ pub enum End {
     Cancelled,
     /// The kernel ended it, or a part of it, for its memory.
     OutOfMemory,
-    /// Its principal's folder was full, or the file system nearly so.
+    /// Its principal's folder was full.
     OverQuota,
+    /// The file system was nearly full, whoever filled it, and the command wrote to it.
+    DiskFull,
 }
 
 /// What was kept of an output: its beginning and its end.

@@ -76,9 +76,27 @@ impl Drop for Process {
     }
 }
 
+/// `first`, and all that it and its children have started.
+pub(super) fn descendants(first: Pid) -> Vec<Pid> {
+    let mut found = vec![first];
+    let mut looked_at = 0;
+    while let Some(parent) = found.get(looked_at) {
+        let threads = fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero())).into_iter().flatten().flatten();
+        let listed = threads.map(|thread| fs::read_to_string(thread.path().join("children")).unwrap_or_default());
+        let numbers: Vec<_> = listed.flat_map(|listed| pids(&listed)).collect();
+        found.extend(numbers);
+        looked_at += 1;
+    }
+    found
+}
+
 /// The processes that `parent` has started.
 pub(super) fn children(parent: Pid) -> Vec<Pid> {
     let number = parent.as_raw_nonzero();
     let listed = fs::read_to_string(format!("/proc/{number}/task/{number}/children")).unwrap_or_default();
+    pids(&listed)
+}
+
+fn pids(listed: &str) -> Vec<Pid> {
     listed.split_whitespace().filter_map(|number| number.parse().ok().and_then(Pid::from_raw)).collect()
 }

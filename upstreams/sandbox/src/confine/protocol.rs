@@ -52,6 +52,8 @@ pub(super) enum Report {
         /// Of Landlock, as far as this kernel knows it; 0 for none.
         landlock: i32,
     },
+    /// What those have written to disks, in bytes, that this process has collected ([`super::writes`]).
+    Wrote(u64),
     /// By itself, with this status.
     Exited(i32),
     /// By this signal.

@@ -5,10 +5,10 @@
 
 use super::WORKSPACE;
 use crate::settings::{Network, Settings};
-use rustix::pipe::{PipeFlags, pipe_with};
+use portcullis_local::handover::filled;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
@@ -34,7 +34,7 @@ const COPIED: [&str; 6] = [
     "/etc/protocols",
     "/etc/services",
 ];
-/// What a copied file may have: they pass through a pipe.
+/// What a copied file may have: each command has its own.
 const COPIED_MAX: usize = 64 * 1024;
 
 /// The tree, as it is for every command.
@@ -89,7 +89,7 @@ impl Root {
     /// As arguments of bwrap. `pass` says which number a descriptor will have there.
     ///
     /// # Errors
-    /// A pipe cannot be made.
+    /// A file in memory cannot be made.
     pub(super) fn arguments(
         &self,
         workspace: Option<OwnedFd>,
@@ -166,11 +166,4 @@ fn synthesized(network: &Network) -> Vec<(PathBuf, Vec<u8>)> {
 
 fn bind(arguments: &mut Vec<OsString>, place: &Path) {
     arguments.extend(["--ro-bind".into(), place.into(), place.into()]);
-}
-
-/// The reading end of a pipe that holds `bytes`, and then ends.
-pub(super) fn filled(bytes: &[u8]) -> io::Result<OwnedFd> {
-    let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
-    fs::File::from(writes).write_all(bytes)?;
-    Ok(reads)
 }

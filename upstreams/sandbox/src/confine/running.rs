@@ -2,7 +2,7 @@
 
 use super::cgroup::Leaf;
 use super::output::Output;
-use super::process::{Process, children};
+use super::process::{Process, children, descendants};
 use super::protocol::{Limits, Order, Report, TERMINATE};
 use super::quota::Watch;
 use super::{Command, End, Error, Outcome, Progress, Shared, bubblewrap, environment, inner};
@@ -68,7 +68,7 @@ pub(super) async fn run(shared: &Shared, job: Job) -> Result<Done, Error> {
     let running = Running::start(shared, job, leaf, &order).map_err(|why| confine("starting it", &why))?;
     let done = running.finish(watch.as_mut()).await;
     if let Some(watch) = watch {
-        shared.folders.settle(watch);
+        shared.folders.settle(&watch);
     }
     done
 }
@@ -102,6 +102,8 @@ struct Running {
     since: Instant,
     /// What the inner stage has told last.
     told: Option<Report>,
+    /// What those have written that it has collected.
+    wrote: u64,
     /// When the command began.
     began: Option<Instant>,
     /// What we ended it for.
@@ -163,6 +165,7 @@ impl Running {
             stderr: (stderr, err),
             since,
             told: None,
+            wrote: 0,
             began: None,
             end: None,
             _proxy: proxy,
@@ -202,6 +205,10 @@ impl Running {
             self.next.get_or_insert((Instant::now() + STUBBORN, Step::Inside));
             return false;
         };
+        if let Report::Wrote(bytes) = report {
+            self.wrote = bytes;
+            return true;
+        }
         if matches!(report, Report::Started) {
             self.began = Some(Instant::now());
         }
@@ -251,9 +258,19 @@ impl Running {
             // What is left of a command of which the kernel has ended a part is of no use.
             self.kill(Some(End::OutOfMemory));
         } else if let Some(watch) = watch
-            && watch.is_over().await
+            && self.began.is_some()
         {
-            self.kill(Some(End::OverQuota));
+            let (leaf, outer, wrote) = (&self.leaf, self.process.pid, self.wrote);
+            let processes = || {
+                let mut all = leaf.processes().unwrap_or_else(|| descendants(outer));
+                // The inner stage tells by itself.
+                let inner = children(outer);
+                all.retain(|pid| !inner.contains(pid));
+                (all, wrote)
+            };
+            if let Some(end) = watch.is_over(&processes).await {
+                self.kill(Some(end));
+            }
         }
     }
 
@@ -262,7 +279,8 @@ impl Running {
         let Running { leaf, mut lines, stdout, stderr, mut told, mut end, .. } = self;
         // What was said last may still stand in the socket.
         while let Ok(Ok(Some(line))) = timeout(DRAIN, lines.next_line()).await {
-            told = serde_json::from_str(&line).ok().or(told);
+            let report = serde_json::from_str(&line).ok().filter(|report| !matches!(report, Report::Wrote(_)));
+            told = report.or(told);
         }
         if leaf.n_oom() > 0 {
             end = end.or(Some(End::OutOfMemory));
@@ -293,7 +311,7 @@ impl Running {
             (Some(Report::Exited(status)), None) => ran(End::Exited(status)),
             (Some(Report::Signalled(signal)), None) => ran(End::Signalled(signal)),
             // The first process inside was killed, not by us.
-            (Some(Report::Started), None) => ran(End::Signalled(Signal::KILL.as_raw())),
+            (Some(Report::Started | Report::Wrote(_)), None) => ran(End::Signalled(Signal::KILL.as_raw())),
         }
     }
 }

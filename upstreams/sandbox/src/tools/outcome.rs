@@ -2,7 +2,7 @@
 //! UTF-8, and that is said.
 
 use crate::confine::{Captured, End, Outcome};
-use crate::words::{grouped, size};
+use crate::words::{DISK_FULL, grouped, size};
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -50,6 +50,7 @@ enum Ended {
     Cancelled,
     OutOfMemory,
     OverQuota,
+    DiskFull,
 }
 
 /// One stream, as text.
@@ -70,6 +71,7 @@ pub(super) fn result(outcome: &Outcome, limits: &Limits) -> CallToolResult {
         End::Cancelled => (Ended::Cancelled, None, None),
         End::OutOfMemory => (Ended::OutOfMemory, None, None),
         End::OverQuota => (Ended::OverQuota, None, None),
+        End::DiskFull => (Ended::DiskFull, None, None),
     };
     let mut content = vec![ContentBlock::text(summary(outcome, limits, &stdout, &stderr))];
     for (name, text) in [("stdout", &stdout), ("stderr", &stderr)] {
@@ -126,6 +128,10 @@ fn summary(outcome: &Outcome, limits: &Limits, stdout: &Text, stderr: &Text) -> 
         End::OverQuota => {
             format!("ended {after}: the workspace is full. It may hold {}; delete something first.", size(limits.quota))
         }
+        End::DiskFull => format!(
+            "ended {after}: {DISK_FULL}. Commands that write nothing can be run; if the workspace holds much that is not \
+             needed, delete it."
+        ),
     };
     for (name, captured, text) in [("stdout", &outcome.stdout, stdout), ("stderr", &outcome.stderr, stderr)] {
         if captured.total == 0 {

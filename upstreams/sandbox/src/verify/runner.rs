@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How a command ended, and what it said.
 #[derive(Clone, Debug, Default)]
 pub struct Ran {
-    /// `exited`, `signal`, `timed_out`, `out_of_memory`, `over_quota`, as `run_command` says.
+    /// `exited`, `signal`, `timed_out`, `out_of_memory`, `over_quota`, `disk_full`, as `run_command` says.
     pub ended: String,
     /// Its exit status.
     pub exit_code: Option<i64>,
@@ -74,6 +74,7 @@ pub(super) fn seen(ran: &Ran) -> Seen {
     said.unwrap_or_else(|| match ran.ended.as_str() {
         "out_of_memory" => Seen::Blocked("ended by the kernel, out of memory".to_owned()),
         "over_quota" => Seen::Blocked("ended, over its quota".to_owned()),
+        "disk_full" => Seen::Blocked("ended, the disk is nearly full".to_owned()),
         // A filter that kills is seen by the probe itself. Whatever else kills would make everything look blocked.
         ended => Seen::Untried(format!("it said nothing ({ended}): {}", first_line(&ran.stderr))),
     })

@@ -27,6 +27,7 @@ pub use error::Error;
 pub use path::WorkspacePath;
 pub use usage::{Usage, usage};
 
+use crate::words::DISK_FULL;
 use portcullis_local::Principal;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -188,7 +189,7 @@ impl Folder {
     fn admit(&self, path: &WorkspacePath, more: u64, freed: u64) -> Result<(), Error> {
         let disk = rustix::fs::fstatvfs(&self.directory).map_err(|errno| Error::system("write", path, errno))?;
         if disk.f_bavail.saturating_mul(disk.f_frsize) < more.saturating_add(self.limits.reserve) {
-            return Err(Error::Full("the disk of the workspace is nearly full; nothing can be written".to_owned()));
+            return Err(Error::Full(format!("{DISK_FULL}; nothing can be written")));
         }
         if more <= freed {
             return Ok(());

@@ -4,7 +4,7 @@
 use portcullis_local::{cgroup, descriptors};
 use portcullis_sandbox::Settings;
 use portcullis_sandbox::settings::{Backend, Cgroup, Network};
-use rustix::process::geteuid;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -15,6 +15,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::Instant;
@@ -23,6 +24,8 @@ pub(crate) const MIB: u64 = 1024 * 1024;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_confined");
 /// For what has to happen some time.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What does not answer for so long never will.
+const LONGEST: Duration = Duration::from_secs(150);
 
 pub(crate) struct World {
     pub folder: PathBuf,
@@ -61,6 +64,13 @@ impl World {
         World::start(Path::new(PROGRAM), change).established()
     }
 
+    /// With its folder on a disk of its own.
+    #[track_caller]
+    pub(crate) fn on(disk: &Disk, change: impl FnOnce(&mut Settings)) -> World {
+        let closed = tempfile::tempdir_in(&disk.place).expect("a folder");
+        World::start_in(closed, Path::new(PROGRAM), change).established()
+    }
+
     /// With a program in a folder of this mode, and that is not there any more when commands run.
     #[track_caller]
     pub(crate) fn hidden(mode: u32) -> World {
@@ -89,11 +99,14 @@ impl World {
     }
 
     fn start(program: &Path, change: impl FnOnce(&mut Settings)) -> World {
+        World::start_in(tempfile::tempdir().expect("a folder"), program, change)
+    }
+
+    fn start_in(closed: TempDir, program: &Path, change: impl FnOnce(&mut Settings)) -> World {
         static N: AtomicU32 = AtomicU32::new(0);
         let n = std::process::id().wrapping_mul(50) + N.fetch_add(1, Ordering::Relaxed);
         let is_root = geteuid().is_root();
         let uid = if is_root { 70_000 + n % 20_000 } else { geteuid().as_raw() };
-        let closed = tempfile::tempdir().expect("a folder");
         fs::set_permissions(closed.path(), Permissions::from_mode(0o700)).expect("closed");
         let folder = closed.path().join("folder");
         fs::create_dir(&folder).expect("a folder");
@@ -151,7 +164,15 @@ impl World {
     /// The next one that has ended.
     #[track_caller]
     pub(crate) fn ended(&mut self) -> Ended {
+        let process = Pid::from_raw(self.process.id().cast_signed()).expect("a process");
+        let (ended, waits) = mpsc::channel::<()>();
+        std::thread::spawn(move || {
+            if waits.recv_timeout(LONGEST) == Err(mpsc::RecvTimeoutError::Timeout) {
+                let _ = kill_process(process, Signal::KILL);
+            }
+        });
         let Some(Ok(line)) = self.stdout.next() else { panic!("it has gone: {}", self.stderr()) };
+        drop(ended);
         serde_json::from_str(&line).expect("what became of it")
     }
 
@@ -201,6 +222,47 @@ impl Drop for World {
             let _ = cgroup::sweep(&folder);
         }
     }
+}
+
+/// A file system that nobody else writes to, in a file.
+pub(crate) struct Disk {
+    pub place: PathBuf,
+    _file: TempDir,
+}
+
+impl Disk {
+    /// Of so many bytes. `None` where we are not root, or there are no such devices.
+    pub(crate) fn new(size: u64) -> Option<Disk> {
+        if !geteuid().is_root() {
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, place) = (folder.path().join("file"), folder.path().join("disk"));
+        File::create(&file).and_then(|file| file.set_len(size)).expect("a file");
+        fs::create_dir(&place).expect("a folder");
+        let [file, at] = [&file, &place].map(|path| path.to_str().expect("UTF-8"));
+        let is_there = run("mkfs.ext4", &["-q", "-F", "-m", "0", file]) && run("mount", &["-o", "loop", file, at]);
+        is_there.then_some(Disk { place, _file: folder })
+    }
+
+    /// Bytes that are taken.
+    pub(crate) fn taken(&self) -> u64 {
+        let found = rustix::fs::statvfs(&self.place).expect("a file system");
+        (found.f_blocks - found.f_bfree) * found.f_frsize
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        run("umount", &["-l", self.place.to_str().expect("UTF-8")]);
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> bool {
+    #[expect(clippy::disallowed_methods, reason = "what a disk is made with")]
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").status().is_ok_and(|status| status.success())
 }
 
 /// Waits for `found`.

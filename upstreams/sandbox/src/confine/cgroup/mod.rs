@@ -147,6 +147,11 @@ impl Leaf {
         self.folders.iter().filter(|folder| kill_each(folder, spared)).count() > 0
     }
 
+    /// What is in it; `None` where there are no cgroups.
+    pub(super) fn processes(&self) -> Option<Vec<Pid>> {
+        self.folders.first().map(|folder| members(folder).into_iter().collect())
+    }
+
     /// How often the kernel has ended something in it for its memory.
     pub(super) fn n_oom(&self) -> u64 {
         let Some(memory) = self.folders.first() else { return 0 };

@@ -52,6 +52,7 @@ fn a_command_that_was_ended_says_by_what_and_keeps_what_it_wrote() {
         (End::Cancelled, "cancelled", "cancelled after", true),
         (End::OutOfMemory, "out_of_memory", "more than 1 GiB of memory", true),
         (End::OverQuota, "over_quota", "It may hold 2 GiB", true),
+        (End::DiskFull, "disk_full", "the disk of this host is nearly full", true),
     ] {
         let (answer, said, is_error) = told(&outcome(end, captured(b"so far"), ""));
 
@@ -101,7 +102,8 @@ fn the_answer_fits_its_schema_in_every_end() {
     let definition = super::super::run_command::definition(&crate::server::tests::settings());
     let schema = serde_json::to_value(definition.output_schema).unwrap();
     let properties = schema["properties"].as_object().unwrap();
-    for end in [End::Exited(0), End::Signalled(9), End::TimedOut, End::Cancelled, End::OutOfMemory, End::OverQuota] {
+    let ours = [End::TimedOut, End::Cancelled, End::OutOfMemory, End::OverQuota, End::DiskFull];
+    for end in [End::Exited(0), End::Signalled(9)].into_iter().chain(ours) {
         let (answer, ..) = told(&outcome(end, captured(b"x"), ""));
 
         let answer = answer.as_object().unwrap();
