@@ -30,21 +30,24 @@ impl Tools {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let shared = Shared::new(Arc::new(Metrics::new()))?;
         let principal = self.user.as_deref().map(|name| principal(name, &snapshot));
-        let mut code = ExitCode::SUCCESS;
-        for upstream in snapshot.upstreams.iter() {
-            if self.upstream.as_deref().is_some_and(|only| *only != *upstream.name) {
-                continue;
-            }
-            let fetch = supervised(&snapshot.upstreams, &shared, upstream.fetch(&shared));
-            match runtime.block_on(fetch) {
-                Ok(known) => print(upstream, &known, &snapshot, principal.as_ref()),
-                Err(error) => {
-                    eprintln!("{}: {error}", upstream.name);
-                    code = ExitCode::FAILURE;
+        let asking = async {
+            let mut code = ExitCode::SUCCESS;
+            for upstream in snapshot.upstreams.iter() {
+                if self.upstream.as_deref().is_some_and(|only| *only != *upstream.name) {
+                    continue;
+                }
+                match upstream.fetch(&shared).await {
+                    Ok(known) => print(upstream, &known, &snapshot, principal.as_ref()),
+                    Err(error) => {
+                        eprintln!("{}: {error}", upstream.name);
+                        code = ExitCode::FAILURE;
+                    }
                 }
             }
-        }
-        Ok(code)
+            code
+        };
+        // Once for all of them: what was ended is not started again.
+        Ok(runtime.block_on(supervised(&snapshot.upstreams, &shared, asking)))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{config, id};
 use anyhow::{Context as _, anyhow};
 use clap::{Args, Subcommand};
 use portcullis_sandbox::settings::Backend;
-use portcullis_sandbox::verify::{Bare, Confined, Gateway, Outside, Report, Tools, verify};
+use portcullis_sandbox::verify::{Bare, CLAIMS, Claim, Confined, Gateway, Outside, Report, Tools, verify};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -31,6 +31,9 @@ pub(super) struct Sandbox {
     /// Only this upstream; without it, every sandbox of the configuration.
     #[arg(long)]
     upstream: Option<String>,
+    /// Only this claim, by its name in docs/sandbox-claims.md; may be given several times.
+    #[arg(long = "claim", value_name = "NAME")]
+    claims: Vec<String>,
     /// As JSON, one document for each upstream.
     #[arg(long)]
     json: bool,
@@ -44,34 +47,43 @@ const CANARY: &str = "PORTCULLIS_VERIFY_CANARY";
 
 pub(super) fn run(command: &VerifyCommand, file: &Path) -> anyhow::Result<ExitCode> {
     let VerifyCommand::Sandbox(sandbox) = command;
+    if let Some(unknown) = sandbox.claims.iter().find(|claim| CLAIMS.iter().all(|known| known.id != claim.as_str())) {
+        return Err(usage(format!("there is no claim `{unknown}`; docs/sandbox-claims.md has them all")));
+    }
     let secret = with_canary()?;
     let (loaded, snapshot) = snapshot::compile_file(file)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let shared = Shared::new(Arc::new(Metrics::new()))?;
     let is_meant = |upstream: &&Arc<Upstream>| sandbox.upstream.as_deref().is_none_or(|only| *only == *upstream.name);
-    let mut is_good = None;
+    let mut visits = Vec::new();
     for upstream in snapshot.upstreams.iter().filter(is_meant) {
-        let Some(visitor) = Visitor::new(upstream, &shared, "verify") else {
-            continue;
-        };
-        let judged = supervised(&snapshot.upstreams, &shared, sandbox.judge(&upstream.name, visitor, &loaded, &secret));
-        let is_this_good = match runtime.block_on(judged) {
-            Ok(report) => report.is_good(),
-            Err(why) => {
-                eprintln!("error: the sandbox `{}`: {why:#}", upstream.name);
-                false
-            }
-        };
-        is_good = Some(is_this_good && is_good != Some(false));
+        if let Some(visitor) = Visitor::new(upstream, &shared, "verify") {
+            // What is put up is there before any upstream is started: it might inherit some of it.
+            let outside = Outside::new().context("nothing can be put up to be attacked")?;
+            visits.push((&upstream.name, visitor, outside));
+        }
     }
-    match is_good {
-        Some(true) => Ok(ExitCode::SUCCESS),
-        Some(false) => Ok(ExitCode::FAILURE),
-        None => Err(usage(match &sandbox.upstream {
+    if visits.is_empty() {
+        return Err(usage(match &sandbox.upstream {
             Some(name) => format!("the configuration has no sandbox `{name}`"),
             None => "the configuration has no sandbox".to_owned(),
-        })),
+        }));
     }
+    let judging = async {
+        let mut code = ExitCode::SUCCESS;
+        for (name, visitor, outside) in visits {
+            match sandbox.judge(name, &visitor, outside, &loaded, &secret).await {
+                Ok(report) if report.is_good() => {}
+                Ok(_) => code = ExitCode::FAILURE,
+                Err(why) => {
+                    eprintln!("error: the sandbox `{name}`: {why:#}");
+                    code = ExitCode::FAILURE;
+                }
+            }
+        }
+        code
+    };
+    Ok(runtime.block_on(supervised(&snapshot.upstreams, &shared, judging)))
 }
 
 /// What stands in our environment. A process cannot change how it was started, so it starts again.
@@ -103,12 +115,11 @@ impl Sandbox {
     async fn judge(
         &self,
         name: &str,
-        visitor: Visitor<'_>,
+        visitor: &Visitor<'_>,
+        mut outside: Outside,
         loaded: &config::Loaded,
         secret: &str,
     ) -> anyhow::Result<Report> {
-        // Before the upstream is started: it might inherit some of it.
-        let mut outside = Outside::new().context("nothing can be put up to be attacked")?;
         visitor.up().await?;
         let settings = visitor.settings().ok_or_else(|| anyhow!("it is no sandbox"))?;
         let user = visitor.account().map_err(anyhow::Error::msg)?;
@@ -135,11 +146,12 @@ impl Sandbox {
                 drop(std::io::stdout().flush());
             }
         };
+        let is_meant = |claim: &Claim| self.claims.is_empty() || self.claims.iter().any(|only| only == claim.id);
         let report = if self.without_confinement {
-            verify(&control, &control, &outside, None, tell).await
+            verify(&control, &control, &outside, None, &is_meant, tell).await
         } else {
-            let confined = Confined::new(Called(&visitor));
-            verify(&confined, &control, &outside, Some(&settings.backend), tell).await
+            let confined = Confined::new(Called(visitor));
+            verify(&confined, &control, &outside, Some(&settings.backend), &is_meant, tell).await
         };
         if self.json {
             let confined = !self.without_confinement;

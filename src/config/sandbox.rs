@@ -22,6 +22,8 @@ pub struct SandboxUpstream {
     pub network: SandboxNetwork,
     /// Memory of one command and all that it starts, `/tmp` included.
     pub memory: ByteSize,
+    /// Memory of all commands together. Left out, half of this host's.
+    pub memory_total: Option<ByteSize>,
     /// Processes and threads of one command.
     #[schemars(range(min = 1))]
     pub processes: u32,
@@ -36,7 +38,8 @@ pub struct SandboxUpstream {
     pub longest: Period,
     /// What is kept of each of a command's stdout and stderr; what is left out is said.
     pub output: ByteSize,
-    /// Commands at once. Further ones wait up to half a minute for their turn.
+    /// Commands at once. Further ones wait up to half a minute for their turn. One principal has an eighth of them less, or
+    /// one less, so that there are turns for somebody else.
     #[schemars(range(min = 1, max = 1024))]
     pub at_once: u32,
     /// Folders of this host that commands may read, beside `/usr`. Absolute; each stands at its own path.
@@ -98,6 +101,7 @@ impl Default for SandboxUpstream {
             reserve: ByteSize::mebibytes(1024),
             network: SandboxNetwork::None,
             memory: ByteSize::mebibytes(512),
+            memory_total: None,
             processes: 256,
             cpu_percent: 100,
             tmp: ByteSize::mebibytes(128),

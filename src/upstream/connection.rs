@@ -76,14 +76,23 @@ impl Send<'_> {
     /// # Errors
     /// [`Error`]. A request that is not repeatable is never sent twice, whatever happens to the connection.
     pub async fn send(&self, request: &Request) -> Result<Answer, Error> {
+        match &self.upstream.local {
+            None => self.send_with(request, None).await,
+            Some(process) => {
+                let pass = process.pass().await?;
+                tokio::select! {
+                    answer = self.send_with(request, Some(&pass.header)) => answer,
+                    () = pass.over() => Err(Error::Lost { cause: "its process ended".to_owned(), has_answered: false }),
+                }
+            }
+        }
+    }
+
+    async fn send_with(&self, request: &Request, pass: Option<&Header>) -> Result<Answer, Error> {
         let deadline = Instant::now() + self.upstream.timeouts.total;
-        let pass = match &self.upstream.local {
-            Some(process) => Some(process.pass().await?),
-            None => None,
-        };
         let mut path = self.upstream.target.path.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let answer = self.send_to(&path, request, pass.as_ref(), deadline).await?;
+            let answer = self.send_to(&path, request, pass, deadline).await?;
             let Some(location) = answer.redirect() else {
                 return Ok(answer);
             };

@@ -29,7 +29,7 @@ fn wait_until_gone(gateway: &Gateway, mark: &str, n_mounts: usize) {
 
 #[test]
 fn b76_fifty_commands_at_once_leave_nothing_and_keep_each_to_its_own() {
-    let gateway = start("at_once: 50, memory: 64MiB, tmp: 1MiB");
+    let gateway = start("at_once: 64, memory: 64MiB, tmp: 1MiB");
     let agent = agent(&gateway, "alice");
     let (n_mounts, mark) = (mounts(), "mark-of-fifty");
 

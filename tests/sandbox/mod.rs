@@ -2,9 +2,11 @@
 
 mod arguments;
 mod clients;
+mod gvisor;
 mod leftovers;
 mod starts;
 mod supervision;
+mod verify;
 mod without_root;
 mod work;
 

@@ -4,6 +4,7 @@
 use super::{agent, config, output, run, start, started, upstream_id};
 use crate::support::gateway::{Gateway, Launch};
 use crate::support::http::{Connection, Request};
+use crate::support::process;
 use crate::support::recorder::Recorder;
 use crate::support::wait_for;
 use nix::sys::signal::{Signal, kill};
@@ -11,6 +12,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use tempfile::TempDir;
 
 fn up(gateway: &Gateway) -> f64 {
     gateway.metric("portcullis_upstream_up{upstream=\"sandbox\"}")
@@ -230,6 +232,17 @@ fn a_workspace_that_would_give_the_gateways_keys_away_is_refused() {
         assert_eq!(said.status.code(), Some(2), "{settings}: {said:?}");
         assert!(said.stderr.contains(says), "{settings}: {}", said.stderr);
     }
+    let usr = TempDir::new_in("/usr/local").expect("we are root");
+    std::fs::write(usr.path().join("gateway.yaml"), config("")).expect("the folder is ours");
+    let mut check = process::command(env!("CARGO_BIN_EXE_portcullis"));
+    let said = process::run(check.arg("check").current_dir(usr.path()), b"");
+    for what in ["`data_dir`", "the workspace", "the folder of the configuration"] {
+        assert!(said.stderr.contains(&format!("every command sees /usr, and {what}")), "{}", said.stderr);
+    }
+    let launch = Launch::new(&config("")).file("tools/x", "");
+    let around = config(&format!("read_only: [{}]", launch.path("").display()));
+    let said = launch.file("gateway.yaml", around + "listen: 127.0.0.1:0\n").cli(&["check"]);
+    assert!(said.stderr.contains("would be seen with it"), "{}", said.stderr);
     let two = format!(
         "upstreams:\n  a: {{ sandbox: {{ workspace: w }} }}\n  b: {{ sandbox: {{ workspace: w/b }} }}\n{}\n",
         super::EVERYTHING

@@ -40,6 +40,10 @@ fn amounts(sandbox: &SandboxUpstream, path: &Path, problems: &mut Vec<Problem>) 
     at_least("memory", sandbox.memory, MEMORY_MIN);
     at_least("quota", sandbox.quota, 1024 * 1024);
     at_least("tmp", sandbox.tmp, 1024 * 1024);
+    if let Some(total) = sandbox.memory_total.filter(|total| *total < sandbox.memory) {
+        let message = format!("`{total}` is less than `memory` (`{}`) of one command", sandbox.memory);
+        problems.push(Problem::new(path.key("memory_total"), message));
+    }
     if sandbox.tmp > sandbox.memory {
         let message = format!("`{}` is more than `memory` (`{}`), which it is a part of", sandbox.tmp, sandbox.memory);
         problems.push(Problem::new(path.key("tmp"), message));

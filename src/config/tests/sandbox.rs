@@ -10,6 +10,9 @@ const SANDBOXES: &str = r#"
 { memory: 64MiB }
 => error: `128MiB` is more than `memory` (`64MiB`), which it is a part of (gateway.yaml:2:13)
 
+{ memory: 256MiB, memory_total: 128MiB }
+=> error: `128MiB` is less than `memory` (`256MiB`) of one command (gateway.yaml:2:54)
+
 { quota: 1KiB }
 => error: `1KiB` is less than `1MiB` (gateway.yaml:2:31)
 

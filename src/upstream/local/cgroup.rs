@@ -18,6 +18,8 @@ const CONTROLLERS: [&str; 3] = ["memory", "pids", "cpu"];
 const OWN_LEAF: &str = "portcullis-gateway";
 /// Where the upstream's own process is.
 const SERVER_LEAF: &str = "server";
+/// What the upstream's own process may have, in bytes: it holds requests and answers, and edits files in memory.
+const SERVER_MEMORY: u64 = 1024 * 1024 * 1024;
 const PREFIX: &str = "portcullis-";
 const ADVICE: &str = "start the gateway with a cgroup of its own (a systemd unit with `Delegate=memory pids cpu`, or \
     `systemd-run --user --scope -p Delegate=yes portcullis serve`), name one with `cgroup: { at: … }`, or do without \
@@ -37,7 +39,12 @@ pub(super) struct Stem {
 ///
 /// # Errors
 /// For the person who runs the gateway: what is missing, and what to do.
-pub(super) fn make(wanted: &SandboxCgroup, name: &str, owner: Option<Account>) -> Result<Stem, String> {
+pub(super) fn make(
+    wanted: &SandboxCgroup,
+    name: &str,
+    owner: Option<Account>,
+    memory: Option<u64>,
+) -> Result<Stem, String> {
     let own = match wanted {
         SandboxCgroup::None => {
             return Ok(Stem { settings: Cgroup::Off, folders: Vec::new(), entered: Vec::new() });
@@ -47,14 +54,22 @@ pub(super) fn make(wanted: &SandboxCgroup, name: &str, owner: Option<Account>) -
     };
     // Under an earlier configuration a process of the same name may still be at work.
     let folder = format!("{PREFIX}{}-{name}-{}", std::process::id(), crate::id::short());
+    let all = memory.map_or_else(half_of_the_memory, Ok)?;
     let made = match own {
-        Own::V2 { base, may_move } => v2(&base, may_move, &folder, owner),
-        Own::V1 { memory, pids, cpu } => v1([memory, pids, cpu], &folder, owner),
+        Own::V2 { base, may_move } => v2(&base, may_move, &folder, owner, all),
+        Own::V1 { memory, pids, cpu } => v1([memory, pids, cpu], &folder, owner, all),
     };
     made.map_err(|why| format!("{why}; {ADVICE}"))
 }
 
-fn v2(base: &Path, may_move: bool, folder: &str, owner: Option<Account>) -> Result<Stem, String> {
+/// In bytes.
+fn half_of_the_memory() -> Result<u64, String> {
+    let text = read(Path::new("/proc/meminfo"))?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
+    total.map(|kib: u64| kib * 1024 / 2).ok_or_else(|| "/proc/meminfo does not say how much memory there is".to_owned())
+}
+
+fn v2(base: &Path, may_move: bool, folder: &str, owner: Option<Account>, memory: u64) -> Result<Stem, String> {
     let has = read(&base.join("cgroup.controllers"))?;
     let missing: Vec<_> = CONTROLLERS.into_iter().filter(|one| !has.split_whitespace().any(|it| it == *one)).collect();
     if !missing.is_empty() {
@@ -64,9 +79,11 @@ fn v2(base: &Path, may_move: bool, folder: &str, owner: Option<Account>) -> Resu
     let stem = base.join(folder);
     make_folder(&stem)?;
     let made = pass_on(base, may_move).and_then(|()| {
+        write(&stem.join("memory.max"), &memory.to_string())?;
         write(&stem.join("cgroup.subtree_control"), "+memory +pids +cpu")?;
         let server = stem.join(SERVER_LEAF);
         make_folder(&server)?;
+        write(&server.join("memory.max"), &SERVER_MEMORY.to_string())?;
         for file in ["", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"] {
             give(&stem.join(file), owner)?;
         }
@@ -103,17 +120,35 @@ fn pass_on(base: &Path, may_move: bool) -> Result<(), String> {
     write(&control, "+memory +pids +cpu")
 }
 
-fn v1(bases: [PathBuf; 3], folder: &str, owner: Option<Account>) -> Result<Stem, String> {
-    let mut folders = Vec::new();
-    for base in &bases {
+fn v1(bases: [PathBuf; 3], folder: &str, owner: Option<Account>, all: u64) -> Result<Stem, String> {
+    let stems = bases.each_ref().map(|base| base.join(folder));
+    let made = bases.iter().zip(&stems).try_for_each(|(base, stem)| {
         sweep_leftovers(base);
-        let stem = base.join(folder);
-        make_folder(&stem)?;
-        folders.push(stem.clone());
-        give(&stem, owner)?;
+        make_folder(stem)?;
+        give(stem, owner)
+    });
+    let [memory, pids, cpu] = stems.clone();
+    let made = made.and_then(|()| {
+        // Older kernels count what is below only where that is asked for; newer ones always do.
+        let _ = fs::write(memory.join("memory.use_hierarchy"), "1");
+        write(&memory.join("memory.limit_in_bytes"), &all.to_string())?;
+        let server = memory.join(SERVER_LEAF);
+        make_folder(&server)?;
+        write(&server.join("memory.limit_in_bytes"), &SERVER_MEMORY.to_string())?;
+        let procs = OpenOptions::new().write(true).open(server.join("cgroup.procs"));
+        procs.map(OwnedFd::from).map_err(|why| format!("cannot enter {}: {why}", server.display()))
+    });
+    match made {
+        Ok(procs) => {
+            Ok(Stem { settings: Cgroup::V1 { memory, pids, cpu }, folders: stems.into(), entered: vec![procs] })
+        }
+        Err(why) => {
+            for stem in &stems {
+                let _ = portcullis_local::cgroup::sweep(stem);
+            }
+            Err(why)
+        }
     }
-    let [memory, pids, cpu] = bases.map(|base| base.join(folder));
-    Ok(Stem { settings: Cgroup::V1 { memory, pids, cpu }, folders, entered: Vec::new() })
 }
 
 /// What gateways left that were killed, and whose keeper was killed with them.

@@ -48,9 +48,8 @@ impl Keeper {
         let Some(tell) = &mut self.tell else {
             return;
         };
-        let cgroups = left.cgroups.iter().map(|path| ('c', path));
-        for (kind, path) in cgroups.chain(left.folder.iter().map(|path| ('f', path))) {
-            if let Err(why) = writeln!(tell, "{sign}{kind}{}", path.display()) {
+        for path in &left.cgroups {
+            if let Err(why) = writeln!(tell, "{sign}{}", path.display()) {
                 warn!(error = %why, "nobody would clear up after this gateway if it were killed");
             }
         }
@@ -70,16 +69,10 @@ pub fn keep(lines: impl BufRead) {
     let mut there = BTreeSet::new();
     for line in lines.lines().map_while(Result::ok) {
         match (line.get(..1), line.get(1..)) {
-            (Some("+"), Some(what)) => _ = there.insert(what.to_owned()),
-            (Some("-"), Some(what)) => _ = there.remove(what),
+            (Some("+"), Some(path)) => _ = there.insert(PathBuf::from(path)),
+            (Some("-"), Some(path)) => _ = there.remove(std::path::Path::new(path)),
             _ => {}
         }
     }
-    for what in there {
-        match (what.get(..1), what.get(1..).map(PathBuf::from)) {
-            (Some("c"), Some(path)) => Left { cgroups: vec![path], folder: None }.sweep(),
-            (Some("f"), Some(path)) => Left { cgroups: Vec::new(), folder: Some(path) }.sweep(),
-            _ => {}
-        }
-    }
+    Left { cgroups: there.into_iter().collect() }.sweep();
 }

@@ -48,12 +48,20 @@ pub(super) struct Process {
 enum State {
     /// Nothing was started yet.
     New,
-    /// It was started; requests wait on its socket until it answers.
-    Starting(Secret),
+    /// It was started, and does not answer yet.
+    Starting,
     /// It answers.
     Up(Secret),
     /// It does not run, for this reason.
     Down(String),
+}
+
+/// What opens a process, for as long as it is the same.
+pub(super) struct Pass {
+    /// The header that its requests carry.
+    pub(super) header: (HeaderName, HeaderValue),
+    secret: Secret,
+    state: watch::Receiver<State>,
 }
 
 type Secret = crate::secret::Secret<[u8; SECRET_LEN]>;
@@ -78,22 +86,23 @@ impl Process {
         Ok(Process { socket, plan, state: watch::Sender::new(State::New), cgroups: Mutex::default() })
     }
 
-    /// The header that opens the process as it runs now.
+    /// What opens the process as it runs now. While it is started, this waits.
     ///
     /// # Errors
     /// [`Error::Down`]: it does not run.
-    pub(super) async fn pass(&self) -> Result<(HeaderName, HeaderValue), Error> {
+    pub(super) async fn pass(&self) -> Result<Pass, Error> {
         let mut state = self.state.subscribe();
-        let is_started = |state: &State| !matches!(state, State::New);
-        let known = tokio::time::timeout(START_LIMIT, state.wait_for(is_started)).await;
+        let is_known = |state: &State| matches!(state, State::Up(_) | State::Down(_));
+        let known = tokio::time::timeout(START_LIMIT, state.wait_for(is_known)).await;
         let late = || Error::Down("it was not started in time".to_owned());
-        let known = known.map_err(|_| late())?.map_err(|_| late())?;
-        match &*known {
-            State::Starting(secret) | State::Up(secret) => Ok(secret_header(secret)),
-            State::Down(why) => Err(Error::Down(why.clone())),
-            State::New => Err(late()),
-        }
+        let secret = match &*known.map_err(|_| late())?.map_err(|_| late())? {
+            State::Up(secret) => secret.clone(),
+            State::Down(why) => return Err(Error::Down(why.clone())),
+            State::New | State::Starting => return Err(late()),
+        };
+        Ok(Pass { header: secret_header(&secret), secret, state })
     }
+
     /// Waits until it answers.
     ///
     /// # Errors
@@ -106,6 +115,18 @@ impl Process {
             Ok(_) => Ok(()),
             Err(_) => Err(Error::Down("nobody keeps it running".to_owned())),
         }
+    }
+}
+
+// === impl Pass ===
+
+impl Pass {
+    /// Returns when the process that this opens has ended, or is to. What was sent to its socket and not answered will not
+    /// be: the socket outlives it.
+    pub(super) async fn over(&self) {
+        let is_another = |state: &State| !matches!(state, State::Up(secret) if *secret == self.secret);
+        // An error means that nobody keeps it running any more.
+        let _ = self.state.clone().wait_for(is_another).await;
     }
 }
 

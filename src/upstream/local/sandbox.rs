@@ -19,24 +19,29 @@ pub(super) fn plan(
     if let Some(why) = misplaced(name, &workspace, loaded) {
         return Err(vec![Problem::new(at.key("workspace"), why).hint("give it a folder of its own")]);
     }
+    let shown = shown(settings, &workspace, loaded);
+    if !shown.is_empty() {
+        return Err(shown.into_iter().map(|(key, why)| Problem::new(at.key(key), why)).collect());
+    }
     Ok(Plan {
         name: name.to_owned(),
-        kind: Kind::Sandbox(Box::new(described(name, settings))),
+        kind: Kind::Sandbox(Box::new(described(name, settings, loaded))),
         user: settings.user.clone(),
         cgroup: settings.cgroup.clone(),
+        memory_total: settings.memory_total.map(|size| size.bytes() as u64),
         folder: Folder { path: workspace },
-        needs_scratch: settings.backend == SandboxBackend::Gvisor,
     })
 }
 
 /// As the process is told; where its cgroups are is not known before it is started.
-fn described(name: &str, from: &SandboxUpstream) -> Settings {
+fn described(name: &str, from: &SandboxUpstream, loaded: &config::Loaded) -> Settings {
+    let program = from.program.as_ref().map(|program| loaded.resolve(program));
     let bytes = |size: config::ByteSize| size.bytes() as u64;
     Settings {
         name: name.to_owned(),
         backend: match from.backend {
-            SandboxBackend::Bubblewrap => Backend::Bubblewrap { program: from.program.clone() },
-            SandboxBackend::Gvisor => Backend::Gvisor { program: from.program.clone() },
+            SandboxBackend::Bubblewrap => Backend::Bubblewrap { program },
+            SandboxBackend::Gvisor => Backend::Gvisor { program },
         },
         network: network(&from.network),
         memory: bytes(from.memory),
@@ -52,7 +57,6 @@ fn described(name: &str, from: &SandboxUpstream) -> Settings {
         read_only: from.read_only.clone(),
         environment: from.environment.clone(),
         cgroup: Cgroup::Off,
-        scratch: None,
     }
 }
 
@@ -87,6 +91,54 @@ fn misplaced(name: &str, workspace: &FilePath, loaded: &config::Loaded) -> Optio
         }
         _ => None,
     })
+}
+
+/// What every command could read, and no agent may: read-only is not hidden. With the key that it is about.
+fn shown(settings: &SandboxUpstream, workspace: &FilePath, loaded: &config::Loaded) -> Vec<(&'static str, String)> {
+    let ours = [
+        ("`data_dir`, where the gateway's keys are,", loaded.resolve(&loaded.config.data_dir)),
+        ("the workspace, with everybody's files,", workspace.to_owned()),
+        ("the folder of the configuration", loaded.directory().to_owned()),
+    ];
+    let secrets =
+        secret_files(&loaded.config).into_iter().map(|file| ("a secret of the configuration", loaded.resolve(file)));
+    let ours: Vec<_> = ours.into_iter().chain(secrets).map(|(what, path)| (what, real(&path))).collect();
+    let usr = [("workspace", PathBuf::from("/usr"))];
+    let bound = usr.into_iter().chain(settings.read_only.iter().map(|folder| ("read_only", real(folder))));
+    let mut shown = Vec::new();
+    for (key, bound) in bound {
+        let seen =
+            ours.iter().filter(|(_, path)| path.starts_with(&bound) || (key == "read_only" && bound.starts_with(path)));
+        shown.extend(seen.map(|(what, path)| {
+            let (bound, path) = (bound.display(), path.display());
+            (key, format!("every command sees {bound}, and {what} would be seen with it ({path})"))
+        }));
+    }
+    shown
+}
+
+/// Files that hold secrets of the gateway's.
+fn secret_files(config: &config::Config) -> Vec<&FilePath> {
+    let mut files: Vec<&FilePath> = config.tls.iter().map(|tls| tls.key.as_path()).collect();
+    let token = config.metrics.as_ref().and_then(|metrics| metrics.token.as_ref());
+    files.extend(token.and_then(secret_file));
+    for upstream in config.upstreams.values() {
+        if let config::Upstream::Http(http) = upstream {
+            files.extend(http.tls.key.as_deref());
+            files.extend(http.headers.values().filter_map(|value| match value {
+                config::Text::From(secret) => secret_file(secret),
+                config::Text::Literal(_) => None,
+            }));
+        }
+    }
+    files
+}
+
+fn secret_file(secret: &config::SecretRef) -> Option<&FilePath> {
+    match secret {
+        config::SecretRef::File(path) => Some(path),
+        config::SecretRef::Env(_) => None,
+    }
 }
 
 /// The path with links followed as far as it is there, and `..` taken out of the rest.

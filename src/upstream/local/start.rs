@@ -6,6 +6,7 @@ use crate::config::SandboxCgroup;
 use nix::unistd::{Gid, Uid, getegid, geteuid};
 use portcullis_local::handover::{SECRET_LEN, Start};
 use portcullis_sandbox::Settings;
+use portcullis_sandbox::settings::Cgroup;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
 use std::os::fd::OwnedFd;
@@ -25,9 +26,9 @@ pub(super) struct Plan {
     /// The configured user.
     pub(super) user: Option<String>,
     pub(super) cgroup: SandboxCgroup,
+    /// Memory of all that it starts, in bytes; `None` for half of this host's.
+    pub(super) memory_total: Option<u64>,
     pub(super) folder: Folder,
-    /// Whether it needs a folder that it can name by a path.
-    pub(super) needs_scratch: bool,
 }
 
 /// Which of our upstreams it is, with its settings.
@@ -53,7 +54,6 @@ pub(super) struct Started {
 #[derive(Clone, Default)]
 pub(super) struct Left {
     pub(super) cgroups: Vec<PathBuf>,
-    pub(super) folder: Option<PathBuf>,
 }
 
 // === impl Plan ===
@@ -66,25 +66,10 @@ impl Plan {
     pub(super) fn start(&self, listener: &UnixListener, secret: [u8; SECRET_LEN]) -> Result<Started, String> {
         let account = user::account(&self.name, self.user.as_deref())?;
         let folder = self.folder.open(account)?;
-        let Stem { settings: cgroups, folders, entered } = cgroup::make(&self.cgroup, &self.name, account)?;
-        let mut left = Left { cgroups: folders, folder: None };
-        let started = self.scratch(account, &mut left).and_then(|scratch| {
-            let Kind::Sandbox(settings) = &self.kind;
-            let settings = Settings { cgroup: cgroups, scratch, ..(**settings).clone() };
-            let start = Start {
-                arguments: vec!["upstream".into(), "sandbox".into()],
-                environment: environment(),
-                listener: listener.try_clone().map_err(|why| format!("cannot share its socket: {why}"))?.into(),
-                settings: serde_json::to_vec(&settings).expect("settings are always JSON"),
-                folder: Some(folder),
-                user: account.map(|account| (account.uid, account.gid)),
-                entered,
-            };
-            let prepared = start.prepare(secret).map_err(|why| format!("cannot hand over its settings: {why}"))?;
-            let child = Command::from(prepared.command).kill_on_drop(true).spawn();
-            Ok((child.map_err(|why| format!("its process cannot be started: {why}"))?, prepared.ready))
-        });
-        match started {
+        let Stem { settings: cgroups, folders, entered } =
+            cgroup::make(&self.cgroup, &self.name, account, self.memory_total)?;
+        let left = Left { cgroups: folders };
+        match self.spawn(listener, secret, account, folder, cgroups, entered) {
             Ok((child, ready)) => Ok(Started { child, ready, left }),
             Err(why) => {
                 left.sweep();
@@ -93,16 +78,29 @@ impl Plan {
         }
     }
 
-    fn scratch(&self, account: Option<Account>, left: &mut Left) -> Result<Option<PathBuf>, String> {
-        if !self.needs_scratch {
-            return Ok(None);
-        }
-        let path = std::env::temp_dir().join(crate::id::unguessable("portcullis-"));
-        let made = DirBuilder::new().mode(0o700).create(&path);
-        let made = made.and_then(|()| account.map_or(Ok(()), |it| chown(&path, Some(it.uid), Some(it.gid))));
-        left.folder = Some(path.clone());
-        made.map_err(|why| format!("cannot make {}: {why}", path.display()))?;
-        Ok(Some(path))
+    fn spawn(
+        &self,
+        listener: &UnixListener,
+        secret: [u8; SECRET_LEN],
+        account: Option<Account>,
+        folder: OwnedFd,
+        cgroup: Cgroup,
+        entered: Vec<OwnedFd>,
+    ) -> Result<(Child, OwnedFd), String> {
+        let Kind::Sandbox(settings) = &self.kind;
+        let settings = Settings { cgroup, ..(**settings).clone() };
+        let start = Start {
+            arguments: vec!["upstream".into(), "sandbox".into()],
+            environment: environment(),
+            listener: listener.try_clone().map_err(|why| format!("cannot share its socket: {why}"))?.into(),
+            settings: serde_json::to_vec(&settings).expect("settings are always JSON"),
+            folder: Some(folder),
+            user: account.map(|account| (account.uid, account.gid)),
+            entered,
+        };
+        let prepared = start.prepare(secret).map_err(|why| format!("cannot hand over its settings: {why}"))?;
+        let child = Command::from(prepared.command).kill_on_drop(true).spawn();
+        Ok((child.map_err(|why| format!("its process cannot be started: {why}"))?, prepared.ready))
     }
 }
 
@@ -157,10 +155,6 @@ impl Left {
             if let Err(why) = portcullis_local::cgroup::sweep(folder) {
                 tracing::warn!(folder = %folder.display(), error = %why, "a cgroup could not be removed");
             }
-        }
-        if let Some(folder) = &self.folder {
-            // Nothing was made there, or all of it goes.
-            let _ = fs::remove_dir_all(folder);
         }
     }
 }

@@ -30,6 +30,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(200);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 /// … and anew from the first, once it has run this long.
 const STEADY: Duration = Duration::from_secs(60);
+/// What ran longer than this had begun well; a wait that is shorter is no outage.
+const SHORT: Duration = Duration::from_secs(1);
 /// How long a process may take until it says that it is ready. It tries its confinement first.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 /// How long a process gets to end by itself when it is asked to.
@@ -134,7 +136,9 @@ impl Task {
             };
             wait = if began.elapsed() >= STEADY { FIRST_WAIT } else { wait };
             warn!(upstream = %name, reason = %why, again_in = ?wait, "the upstream does not run");
-            process.state.send_replace(State::Down(why));
+            // What ran well until now will probably do so again in a moment, which calls wait for.
+            let is_hiccup = began.elapsed() >= SHORT && wait <= SHORT;
+            process.state.send_replace(if is_hiccup { State::Starting } else { State::Down(why) });
             self.shared.metrics.upstream_down(name);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -155,7 +159,7 @@ impl Task {
         self.tell_keeper(|keeper| keeper.add(&left));
         left.cgroups.clone_into(&mut process.cgroups.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         let secret = Secret::new(secret);
-        process.state.send_replace(State::Starting(secret.clone()));
+        process.state.send_replace(State::Starting);
         self.shared.metrics.upstream_started(&self.upstream.name);
         let (ended, gateway_lives) = self.life(process, &mut child, ready, secret, end).await;
         // Whoever holds a connection to it gets no answer any more; nobody new is to come.

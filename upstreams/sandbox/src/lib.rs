@@ -5,6 +5,8 @@
 
 /// Running a command so that it cannot get out.
 pub mod confine;
+/// How many files may be open.
+mod descriptors;
 /// The few places that commands may reach.
 mod network;
 /// What is tried inside a confinement.

@@ -1,6 +1,7 @@
 //! The MCP server: who asks, which tool, and how many at once.
 
 use crate::confine::Confinement;
+use crate::descriptors;
 use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::tools::{self, Runner};
@@ -71,8 +72,9 @@ const IDLE: Duration = Duration::from_secs(10 * 60);
 pub async fn run(handover: Handover) -> Result<(), Error> {
     let settings: Settings =
         serde_json::from_slice(&handover.settings).map_err(|why| Error::Handover(why.to_string()))?;
+    descriptors::raise(settings.at_once);
     let folder = handover.folder.ok_or_else(|| Error::Handover("no workspace".to_owned()))?;
-    let limits = Limits { quota: settings.quota, reserve: settings.reserve };
+    let limits = Limits { quota: settings.quota, reserve: settings.reserve, commands: settings.at_once };
     let workspace = Workspace::new(folder, limits)
         .map_err(|why| Error::Handover(format!("the workspace cannot be used: {why}")))?;
     let runner = Runner::Confined(Box::new(Confinement::establish(&settings).await?));

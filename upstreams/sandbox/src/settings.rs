@@ -41,8 +41,6 @@ pub struct Settings {
     pub environment: BTreeMap<String, String>,
     /// Where commands get their cgroups.
     pub cgroup: Cgroup,
-    /// An empty folder for what a backend needs a path for; swept when this process has ended.
-    pub scratch: Option<PathBuf>,
 }
 
 /// What holds a command in.

@@ -8,8 +8,8 @@ use crate::network;
 use crate::syscall::raw;
 use portcullis_local::descriptors;
 use rustix::process::{
-    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, kill_process_group, set_dumpable_behavior, setrlimit,
-    wait,
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, getrlimit, kill_process_group, set_dumpable_behavior,
+    setrlimit, wait,
 };
 use std::ffi::OsString;
 use std::fs;
@@ -77,11 +77,17 @@ fn confine_and_run(socket: &mut UnixStream, outside: Option<UnixStream>) -> Resu
 }
 
 fn limit(limits: Limits) -> io::Result<()> {
-    let fixed = |value: u64| Rlimit { current: Some(value), maximum: Some(value) };
-    setrlimit(Resource::Core, fixed(0))?;
-    setrlimit(Resource::Fsize, fixed(limits.file))?;
-    setrlimit(Resource::Nofile, fixed(OPEN_FILES))?;
-    Ok(setrlimit(Resource::Nproc, fixed(limits.processes))?)
+    let all = [
+        (Resource::Core, 0),
+        (Resource::Fsize, limits.file),
+        (Resource::Nofile, OPEN_FILES),
+        (Resource::Nproc, limits.processes),
+    ];
+    all.into_iter().try_for_each(|(resource, value)| {
+        // Whoever started the gateway may have set it to less, and nobody here may raise it.
+        let value = getrlimit(resource).maximum.map_or(value, |most| most.min(value));
+        Ok(setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })?)
+    })
 }
 
 fn start(line: &str, order: &Order) -> Result<Pid, String> {

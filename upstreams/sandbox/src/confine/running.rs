@@ -21,8 +21,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// For making a confinement. It takes some thousandths of a second; a host can be very busy.
-const SETTING_UP: Duration = Duration::from_secs(20);
+/// For making a confinement. It takes some thousandths of a second; a host that is very busy takes many.
+const SETTING_UP: Duration = Duration::from_secs(60);
 /// What a command has after SIGTERM when its time is over.
 const GRACE: Duration = Duration::from_secs(2);
 /// What it has when nobody waits for its answer any more.

@@ -1,5 +1,6 @@
 //! `read_file`: a part of a file, as text where it is text.
 
+use super::list_directory::line;
 use super::outcome::unfinished;
 use super::{Effect, Failed, answer, read, tool};
 use crate::confine::WORKSPACE;
@@ -126,8 +127,8 @@ fn range(arguments: &Arguments) -> Result<Range, Failed> {
             return Err(Failed::Asked(format!("`{name}` is 0; it is 1 at least")));
         }
     }
-    // Files are at most so long (loff_t), and seek(2) takes no more.
-    if arguments.offset.is_some_and(|offset| i64::try_from(offset).is_err()) {
+    // Files are at most so long (loff_t), and read(2) takes no more, what is asked for included.
+    if arguments.offset.is_some_and(|offset| i64::try_from(offset.saturating_add(MOST)).is_err()) {
         return Err(Failed::Asked("`offset` is beyond what a file can hold".to_owned()));
     }
     Ok(if by_lines {
@@ -189,7 +190,7 @@ fn respond(path: &WorkspacePath, part: &Part, encoding: Encoding, range: Range) 
     };
     let mut blocks = vec![body];
     if !note.is_empty() {
-        blocks.push(ContentBlock::text(format!("[{path}: {}]", note.join("; "))));
+        blocks.push(ContentBlock::text(format!("[{}: {}]", line(&path.to_string()), note.join("; "))));
     }
     let n_lines = first_line.map(|_| n_lines);
     let path = path.to_string();

@@ -5,7 +5,7 @@ use super::{Effect, Failed, read, tool};
 use crate::confine::{Command, Confinement, Outcome, Progress, WORKSPACE};
 use crate::server::Shared;
 use crate::settings::{Network, Settings};
-use crate::words::size;
+use crate::words::{count, size};
 use crate::workspace::{Folder, WorkspacePath};
 use rmcp::model::{CallToolResult, JsonObject, ProgressNotificationParam, Tool};
 use rmcp::service::{RequestContext, RoleServer};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +25,8 @@ pub(super) const NAME: &str = "run_command";
 const LONGEST_LINE: usize = 128 * 1024 - 1;
 /// All variables of a call, names and values, in bytes.
 const ENVIRONMENT: usize = 128 * 1024;
+/// How long a command waits for one of its principal's turns.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a caller who wants to know is told how a command comes along.
 const PROGRESS: Duration = Duration::from_secs(2);
 
@@ -110,6 +112,7 @@ pub(super) async fn run(
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResult, Failed> {
     let command = command(read(arguments)?, &shared.settings)?;
+    let _turn = turn(folder, &shared.stopping, context).await?;
     // Held until the command has ended: whoever ends this process waits for it.
     let _running = shared.running.clone().read_owned().await;
     let cancelled = shared.stopping.child_token();
@@ -123,6 +126,26 @@ pub(super) async fn run(
     let outcome = outcome.map_err(|why| Failed::Asked(format!("nothing was run: {why}")))?;
     let limits = Limits { timeout: command.timeout, memory: shared.settings.memory, quota: shared.settings.quota };
     Ok(outcome::result(&outcome, &limits))
+}
+
+/// One of the principal's turns. It comes before the common ones: who waits here waits for nobody but themselves.
+async fn turn(
+    folder: &Folder,
+    stopping: &CancellationToken,
+    context: &RequestContext<RoleServer>,
+) -> Result<OwnedSemaphorePermit, Failed> {
+    let (most, turns) = folder.commands();
+    let turn = tokio::select! {
+        turn = tokio::time::timeout(PATIENCE, turns.acquire_owned()) => turn,
+        () = context.ct.cancelled() => return Err(Failed::Asked("cancelled; nothing was run".to_owned())),
+        () = stopping.cancelled() => return Err(Failed::Asked("nothing was run: the sandbox is ending".to_owned())),
+    };
+    turn.ok().and_then(Result::ok).ok_or_else(|| {
+        Failed::Asked(format!(
+            "nothing was run: {} of yours are running, and more are not allowed at once; try again when one has ended",
+            count(most.into(), "command", "commands")
+        ))
+    })
 }
 
 /// Cancels one when the other is.

@@ -28,7 +28,7 @@ const ENTRIES: usize = 100_000;
 const LARGEST: u64 = 16 * 1024 * 1024;
 /// The longest pattern, in bytes, and what it may become.
 const PATTERN: usize = 4096;
-const COMPILED: usize = 1024 * 1024;
+const COMPILED: usize = 256 * 1024;
 /// What is searched of a line, in bytes. The slowest way to match takes the size of the pattern for each byte: so it ends
 /// in time, and whether there is any left is looked at from line to line.
 const LINE: usize = 16 * 1024;
@@ -67,6 +67,8 @@ struct Answer {
     files: u64,
     /// How many were not: binary, larger than the limit, or not to be read.
     skipped: u64,
+    /// How many lines were too long, and searched in their beginning only.
+    cut_lines: u64,
     /// Whether the search ended before all was searched.
     truncated: bool,
 }
@@ -109,7 +111,7 @@ pub(super) fn run(folder: &Folder, arguments: JsonObject, stop: &CancellationTok
         bounds: &bounds,
         pattern,
         most,
-        found: Answer { matches: Vec::new(), files: 0, skipped: 0, truncated: false },
+        found: Answer { matches: Vec::new(), files: 0, skipped: 0, cut_lines: 0, truncated: false },
     };
     match folder.walk(&arguments.path, &bounds, &mut |seen| {
         let kind = FileType::from_raw_mode(seen.stat.st_mode);
@@ -178,6 +180,7 @@ impl Search<'_> {
                 self.found.truncated = true;
                 return Next::End;
             }
+            self.found.cut_lines += u64::from(text.len() > LINE);
             if !self.pattern.is_match(&text[..text.len().min(LINE)]) {
                 continue;
             }
@@ -213,6 +216,10 @@ fn text(found: &Answer, most: u64) -> String {
     if found.skipped > 0 {
         text.push_str(&format!(", {} not searched", grouped(found.skipped)));
     }
+    if found.cut_lines > 0 {
+        let lines = count(found.cut_lines, "line", "lines");
+        text.push_str(&format!(", {lines} searched in the first {} only", size(LINE as u64)));
+    }
     if found.truncated {
         let is_most = found.matches.len() as u64 == most;
         let why = if is_most { "there are more" } else { "not all was searched; ask for a folder, or with a `glob`" };
@@ -222,4 +229,34 @@ fn text(found: &Answer, most: u64) -> String {
         text.push_str(&format!("\n{}:{}: {}", line(&found.path), found.line, found.text));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::{Limits, Workspace};
+    use portcullis_local::Principal;
+    use serde_json::json;
+
+    /// The walk looks at this between two entries; in a file nobody else does.
+    #[test]
+    fn a_search_in_one_file_ends_when_nobody_waits_for_it() {
+        let outside = tempfile::tempdir().unwrap();
+        let root = File::open(outside.path()).unwrap().into();
+        let workspace = Workspace::new(root, Limits { quota: 1 << 20, reserve: 0, commands: 1 }).unwrap();
+        let alice = Principal { issuer: String::new(), subject: "user:alice".to_owned() };
+        let folder = workspace.folder(&alice).unwrap();
+        std::fs::write(outside.path().join("user-alice/f"), "x\n".repeat(3)).unwrap();
+        let stop = CancellationToken::new();
+        let search = || {
+            let arguments = json!({"pattern": "x", "path": "f"}).as_object().unwrap().clone();
+            let found = run(&folder, arguments, &stop).unwrap().structured_content.unwrap();
+            (found["matches"].as_array().unwrap().len(), found["truncated"].clone())
+        };
+        assert_eq!(search(), (3, json!(false)));
+
+        stop.cancel();
+
+        assert_eq!(search(), (0, json!(true)));
+    }
 }

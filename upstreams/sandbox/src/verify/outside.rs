@@ -58,7 +58,7 @@ impl Outside {
     /// There is no place for it.
     pub fn new() -> io::Result<Outside> {
         let uuid = std::fs::read_to_string("/proc/sys/kernel/random/uuid")?;
-        let mark = format!("portcullis-verify-{}", uuid.trim());
+        let mark = format!("verify-portcullis-{}", uuid.trim());
         let folder = std::env::temp_dir().join(&mark);
         std::fs::create_dir(&folder)?;
         std::fs::set_permissions(&folder, Permissions::from_mode(0o755))?;

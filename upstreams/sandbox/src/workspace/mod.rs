@@ -2,7 +2,7 @@
 //! commands have left there.
 //!
 //! The folder that is handed over holds one folder per principal, and `staging`, where new contents wait for their
-//! name: on the same file system, and where no command ever sees them. Nothing of ours is in a principal's folder.
+//! name: on the same file system, and where no command ever sees them ([`staging`]). Nothing of ours is in a principal's folder.
 
 /// Why nothing was read or written.
 mod error;
@@ -14,6 +14,8 @@ mod open;
 pub mod path;
 /// Reading a part of a file.
 pub(crate) mod read;
+/// Where new contents wait for their name.
+mod staging;
 /// What a folder holds, in bytes.
 pub mod usage;
 /// Going through folders, in order and within limits.
@@ -27,11 +29,10 @@ pub use usage::{Usage, usage};
 
 use crate::words::DISK_FULL;
 use portcullis_local::Principal;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -46,13 +47,15 @@ pub struct Workspace {
     shared: Mutex<HashMap<String, Weak<Shared>>>,
 }
 
-/// What may be taken, in bytes.
+/// What may be taken.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// By one principal's folder.
+    /// By one principal's folder, in bytes.
     pub quota: u64,
-    /// By nobody: this much of the file system stays free.
+    /// By nobody: so many bytes of the file system stay free.
     pub reserve: u64,
+    /// Commands of all principals at once.
+    pub commands: u32,
 }
 
 /// One principal's folder.
@@ -72,10 +75,10 @@ struct Shared {
     turns: Arc<Semaphore>,
     /// Calls of one principal at once, those included that wait for their turn.
     calls: Arc<Semaphore>,
+    /// Commands of one principal at once.
+    commands: Arc<Semaphore>,
 }
 
-/// Where contents wait for their name. No principal's folder is called this ([`name`]).
-const STAGING: &str = "staging";
 /// What nobody else may look into.
 const PRIVATE: Mode = Mode::RWXU;
 /// File tools of one principal at once.
@@ -86,13 +89,12 @@ const CALLS: usize = 64;
 // === impl Workspace ===
 
 impl Workspace {
-    /// The folder that was handed over. What an earlier process left half-written is removed.
+    /// The folder that was handed over. What processes left half-written that have ended is removed.
     ///
     /// # Errors
     /// It cannot be used.
     pub fn new(root: OwnedFd, limits: Limits) -> io::Result<Workspace> {
-        let staging = own_folder(&root, STAGING)?.0;
-        sweep(&staging)?;
+        let staging = staging::open(&root)?;
         Ok(Workspace { root, staging: Arc::new(staging), limits, shared: Mutex::default() })
     }
 
@@ -114,8 +116,12 @@ impl Workspace {
         let mut all = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, used| used.strong_count() > 0);
         let shared = all.get(&name).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let (turns, calls) = (Arc::new(Semaphore::new(TURNS)), Arc::new(Semaphore::new(CALLS)));
-            let shared = Arc::new(Shared { writing: Mutex::default(), turns, calls });
+            let shared = Arc::new(Shared {
+                writing: Mutex::default(),
+                turns: Arc::new(Semaphore::new(TURNS)),
+                calls: Arc::new(Semaphore::new(CALLS)),
+                commands: Arc::new(Semaphore::new(self.limits.share() as usize)),
+            });
             all.insert(name, Arc::downgrade(&shared));
             shared
         });
@@ -138,24 +144,14 @@ fn own_folder(root: &OwnedFd, name: &str) -> io::Result<(OwnedFd, bool)> {
     Ok((open::beneath(found.as_fd(), ".", OFlags::RDONLY | OFlags::DIRECTORY)?, is_new))
 }
 
-/// Removes the files in `staging`.
-fn sweep(staging: &OwnedFd) -> io::Result<()> {
-    let mut buffer = vec![MaybeUninit::uninit(); 8192];
-    let mut names = Vec::new();
-    let mut entries = RawDir::new(staging, &mut buffer);
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        if entry.file_type() != FileType::Directory {
-            names.push(entry.file_name().to_owned());
-        }
+// === impl Limits ===
+
+impl Limits {
+    /// Commands of one principal at once: all but an eighth, so that there are turns for somebody else, however many are
+    /// asked for.
+    pub fn share(&self) -> u32 {
+        self.commands.saturating_sub((self.commands / 8).max(1)).max(1)
     }
-    for name in names {
-        match rustix::fs::unlinkat(staging, &name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }
 
 // === impl Folder ===
@@ -177,6 +173,11 @@ impl Folder {
     /// The turns of the principal's file tools.
     pub(crate) fn turns(&self) -> Arc<Semaphore> {
         self.shared.turns.clone()
+    }
+
+    /// How many commands the principal may run at once, and the turns for that.
+    pub(crate) fn commands(&self) -> (u32, Arc<Semaphore>) {
+        (self.limits.share(), self.shared.commands.clone())
     }
 
     /// A call of the principal's, for as long as it is held; `None` where there are too many.

@@ -24,7 +24,7 @@ struct House {
     workspace: Workspace,
 }
 
-const LIMITS: Limits = Limits { quota: 64 << 20, reserve: 0 };
+const LIMITS: Limits = Limits { quota: 64 << 20, reserve: 0, commands: 4 };
 
 fn house() -> House {
     house_with(LIMITS)
@@ -292,17 +292,52 @@ fn a_principals_folder_that_is_a_link_is_not_used() {
     assert!(house.workspace.folder(&bob).is_ok());
 }
 
+/// A process that lives holds the lock of its folder; one that has ended does not.
 #[test]
-fn what_an_earlier_process_left_half_written_is_removed_at_the_start() {
+fn what_a_process_left_half_written_is_removed_when_it_has_ended_and_not_before() {
+    let House { outside, workspace } = house();
+    let staging = outside.path().join("workspaces/staging");
+    let of_the_first = fs::read_dir(&staging).unwrap().next().unwrap().unwrap().path();
+    fs::write(of_the_first.join("0"), "half").unwrap();
+    fs::create_dir(staging.join("1-0")).unwrap();
+    fs::write(staging.join("1-0/0"), "half, and its process has ended").unwrap();
+    fs::write(staging.join("1-1"), "half, and nobody's").unwrap();
+
+    let second = open(&outside, LIMITS);
+
+    assert!(of_the_first.join("0").exists(), "its process lives");
+    assert!(!staging.join("1-0").exists() && !staging.join("1-1").exists());
+    let alice = Principal { issuer: String::new(), subject: "user:alice".to_owned() };
+    for (workspace, name) in [(&workspace, "a"), (&second, "b"), (&workspace, "c")] {
+        write(&workspace.folder(&alice).unwrap(), name, How::Create).unwrap();
+    }
+    assert_eq!(fs::read_dir(outside.path().join("workspaces/user-alice")).unwrap().count(), 3);
+
+    drop(workspace);
+    let _third = open(&outside, LIMITS);
+
+    assert!(!of_the_first.join("0").exists(), "its process has ended");
+    assert_eq!(fs::read_dir(&staging).unwrap().count(), 2, "the two that live");
+}
+
+/// Old and new processes come and go side by side: none takes another's folder away.
+#[test]
+fn of_many_who_begin_at_once_none_loses_its_place() {
     let house = house();
-    let left = house.outside.path().join("workspaces/staging/1-1");
-    fs::write(&left, "half").unwrap();
-    let (folder, at) = house.alice();
-    write(&folder, "kept", How::Create).unwrap();
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            let house = &house;
+            scope.spawn(move || {
+                let alice = Principal { issuer: String::new(), subject: "user:alice".to_owned() };
+                for again in 0..30 {
+                    let workspace = open(&house.outside, LIMITS);
+                    write(&workspace.folder(&alice).unwrap(), &format!("{n}-{again}"), How::Create).unwrap();
+                }
+            });
+        }
+    });
 
-    open(&house.outside, LIMITS);
-
-    assert!(!left.exists() && at.join("kept").exists());
+    assert_eq!(house.alice().1.read_dir().unwrap().count(), 240);
 }
 
 #[test]
@@ -366,7 +401,7 @@ fn changes_of_one_file_at_once_do_not_lose_each_other() {
 
 #[test]
 fn the_quota_holds_for_many_who_write_at_once() {
-    let house = house_with(Limits { quota: 1 << 20, reserve: 0 });
+    let house = house_with(Limits { quota: 1 << 20, reserve: 0, commands: 4 });
     let n_written = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..8)
             .map(|n| {
@@ -409,7 +444,7 @@ fn every_entry_is_counted_and_a_file_with_two_names_once() {
 
 #[test]
 fn counting_ends_when_there_is_more_than_enough() {
-    let house = house_with(Limits { quota: 40_960, reserve: 0 });
+    let house = house_with(Limits { quota: 40_960, reserve: 0, commands: 4 });
     let (folder, at) = house.alice();
     for n in 0..1000 {
         fs::write(at.join(n.to_string()), "").unwrap();

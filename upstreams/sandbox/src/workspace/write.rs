@@ -145,8 +145,7 @@ impl Folder {
     /// `content` in a file of its own, on the disk; its name in `staging`.
     fn stage(&self, content: &[u8], mode: u32) -> std::io::Result<String> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        // A gateway that takes over from another one runs beside it for a while: the process tells theirs apart.
-        let staged = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let staged = NEXT.fetch_add(1, Ordering::Relaxed).to_string();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::openat(&*self.staging, &staged, flags, Mode::RUSR | Mode::WUSR)?);
         let written = file

@@ -49,8 +49,10 @@ fn files_can_be_written_in_four_places_only() {
 #[test]
 fn folders_that_are_named_can_be_read_and_not_written() {
     let shown = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(shown.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("open");
     fs::write(shown.path().join("file"), "shown").expect("written");
+    for path in [shown.path().to_owned(), shown.path().join("file")] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("for everybody");
+    }
     let mut world = World::with(|settings| settings.read_only = vec![shown.path().to_owned()]);
     let file = shown.path().join("file");
 

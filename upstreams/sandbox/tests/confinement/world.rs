@@ -34,6 +34,8 @@ pub(crate) struct World {
     stdin: Option<ChildStdin>,
     stdout: Lines<BufReader<ChildStdout>>,
     uid: u32,
+    /// Its cgroups, whatever the settings say.
+    made: Cgroup,
     asked: u64,
     _closed: TempDir,
 }
@@ -109,7 +111,7 @@ impl World {
         let folder = closed.path().join("folder");
         fs::create_dir(&folder).expect("a folder");
         let (place, entered) = if is_root { cgroups(uid) } else { (Cgroup::Off, Vec::new()) };
-        let mut settings = settings(place);
+        let mut settings = settings(place.clone());
         change(&mut settings);
 
         let program = File::open(program).expect("built");
@@ -127,7 +129,7 @@ impl World {
         let mut stdin = process.stdin.take().expect("piped");
         let stdout = BufReader::new(process.stdout.take().expect("piped")).lines();
         writeln!(stdin, "{}", serde_json::to_string(&settings).expect("JSON")).expect("told");
-        World { folder, settings, process, stdin: Some(stdin), stdout, uid, asked: 0, _closed: closed }
+        World { folder, settings, process, stdin: Some(stdin), stdout, uid, made: place, asked: 0, _closed: closed }
     }
 
     fn stderr(&mut self) -> String {
@@ -216,7 +218,7 @@ impl Drop for World {
         drop(self.stdin.take());
         let _ = self.process.kill();
         let _ = self.process.wait();
-        for folder in folders(&self.settings.cgroup) {
+        for folder in folders(&self.made) {
             let _ = cgroup::sweep(&folder);
         }
     }
@@ -294,7 +296,6 @@ fn settings(cgroup: Cgroup) -> Settings {
         read_only: Vec::new(),
         environment: BTreeMap::new(),
         cgroup,
-        scratch: None,
     }
 }
 

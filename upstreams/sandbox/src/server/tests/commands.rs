@@ -1,6 +1,6 @@
 //! What becomes of commands: progress, cancelling, the end. What confines them is tested with the gateway.
 
-use super::house::{House, PATIENCE, read, text};
+use super::house::{House, PATIENCE, read, settings, text};
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt as _;
 
@@ -175,7 +175,7 @@ async fn what_runs_beside_others_is_answered_apart_from_them() {
 
 #[tokio::test]
 async fn so_many_calls_of_one_principal_are_taken_at_once_and_anothers_are_not_counted() {
-    let house = House::open().await;
+    let house = House::with(crate::settings::Settings { at_once: 128, ..settings() }).await;
     let (alice, bob) = (house.user("alice"), house.user("bob"));
     let wait = alice.call_of("run_command", &json!({"command": "wait"}), &json!({}), 1);
     let mut waiting = Vec::new();
@@ -195,4 +195,29 @@ async fn so_many_calls_of_one_principal_are_taken_at_once_and_anothers_are_not_c
     while alice.answer("list_directory").await["isError"] == json!(true) {
         assert!(tokio::time::Instant::now() < deadline, "the place is not free");
     }
+}
+
+#[tokio::test]
+async fn one_principal_never_has_all_turns_and_what_waits_runs_when_one_is_free() {
+    let house = House::with(crate::settings::Settings { at_once: 4, ..settings() }).await;
+    let (alice, bob) = (house.user("alice"), house.user("bob"));
+    let wait = alice.call_of("run_command", &json!({"command": "wait"}), &json!({}), 1);
+    let mut waiting = Vec::new();
+    for _ in 0..3 {
+        waiting.push(alice.open(&wait, &[("mcp-name", "run_command")]).await);
+        assert_eq!(house.next().await, "began wait in ``");
+    }
+
+    let fourth = alice.call_of("run_command", &json!({"command": "fourth"}), &json!({}), 2);
+    let fourth = alice.open(&fourth, &[("mcp-name", "run_command")]).await;
+    // It has been taken when this is answered, and whoever is not alice has a turn.
+    alice.call("list_directory", json!({})).await;
+    bob.call("run_command", json!({"command": "bobs"})).await;
+    assert_eq!(house.next().await, "began bobs in ``", "the fourth of alice waits");
+
+    waiting.pop();
+    let mut next = [house.next().await, house.next().await];
+    next.sort();
+    assert_eq!(next, ["began fourth in ``", "cancelled"]);
+    assert!(text(&read(fourth).await.messages()[0]["result"]).starts_with("exit code 0"));
 }

@@ -69,6 +69,7 @@ async fn a_file_is_read_by_lines_and_by_bytes_and_is_told_to_go_on() {
         (json!({"path": "lines", "first_line": 12}), "`lines` ends before line 12"),
         (json!({"path": "lines", "offset": 72}), "`lines` ends before byte 72"),
         (json!({"path": "lines", "offset": u64::MAX}), "beyond what a file can hold"),
+        (json!({"path": "lines", "offset": i64::MAX}), "beyond what a file can hold"),
         (json!({"path": "lines", "first_line": 0}), "`first_line` is 0"),
         (json!({"path": "lines", "n_lines": 0}), "`n_lines` is 0"),
         (json!({"path": "lines", "first_line": 1, "offset": 1}), "not both"),
@@ -78,6 +79,16 @@ async fn a_file_is_read_by_lines_and_by_bytes_and_is_told_to_go_on() {
         let said = alice.refused("read_file", arguments).await;
         assert!(said.contains(why), "{said}");
     }
+}
+
+#[tokio::test]
+async fn a_name_cannot_end_the_note_that_says_it() {
+    let (house, folder) = house().await;
+    fs::write(folder.join("a: the file is empty]\nb"), "").unwrap();
+
+    let (_, said) = house.user("alice").call("read_file", json!({"path": "a: the file is empty]\nb"})).await;
+
+    assert_eq!(said.trim_start(), "[a: the file is empty]\\nb: the file is empty]");
 }
 
 #[tokio::test]
@@ -198,7 +209,9 @@ async fn a_reader_has_the_old_contents_or_the_new_ones() {
     assert_eq!(fs::read_to_string(folder.join("f")).unwrap(), "new");
     assert_eq!(fs::read_to_string(folder.join("other-name")).unwrap(), "old", "it is another file now");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 2, "nothing of ours is left in the folder");
-    assert_eq!(fs::read_dir(house.folder_of("staging")).unwrap().count(), 0);
+    let ours: Vec<_> = fs::read_dir(house.folder_of("staging")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(ours.len(), 1, "the folder of this process");
+    assert_eq!(fs::read_dir(&ours[0]).unwrap().count(), 0);
 }
 
 #[tokio::test]
@@ -337,6 +350,7 @@ async fn lines_that_match_are_found_and_what_is_left_out_is_said() {
         (json!({"pattern": ""}), "0 bytes"),
         (json!({"pattern": "((((((a{1000}){1000}){1000}"}), "cannot be used"),
         (json!({"pattern": "(?:a{1000}){1000}"}), "size limit"),
+        (json!({"pattern": "[ab]*a[ab]{10000}[c-z]"}), "size limit"),
         (json!({"pattern": "a", "glob": "["}), "not closed"),
         (json!({"pattern": "a", "max_matches": 1001}), "from 1 to 1000"),
         (json!({"pattern": "a", "path": "passwd"}), "is a symbolic link"),
@@ -345,6 +359,19 @@ async fn lines_that_match_are_found_and_what_is_left_out_is_said() {
         let said = alice.refused("search_files", arguments).await;
         assert!(said.contains(why), "{said}");
     }
+}
+
+#[tokio::test]
+async fn what_is_beyond_the_bound_of_a_line_is_not_searched_and_that_is_said() {
+    let (house, folder) = house().await;
+    fs::write(folder.join("f"), format!("{0}end\nend{0}\nend\n", " ".repeat(16 * 1024))).unwrap();
+
+    let (answer, said) = house.user("alice").call("search_files", json!({"pattern": "end", "path": "f"})).await;
+
+    let lines: Vec<_> = answer["matches"].as_array().unwrap().iter().map(|found| &found["line"]).collect();
+    assert_eq!(lines, [&json!(2), &json!(3)]);
+    assert_eq!(answer["cut_lines"], json!(2));
+    assert!(said.starts_with("2 matches in 1 file, 2 lines searched in the first 16 KiB only\n"), "{said:.200}");
 }
 
 #[tokio::test]

@@ -81,11 +81,10 @@ pub(crate) fn settings() -> Settings {
         timeout: Duration::from_secs(60),
         longest: Duration::from_secs(600),
         output: 1 << 20,
-        at_once: 4,
+        at_once: 64,
         read_only: Vec::new(),
         environment: BTreeMap::new(),
         cgroup: Cgroup::Off,
-        scratch: None,
     }
 }
 
@@ -101,7 +100,7 @@ impl House {
         let listener = UnixListener::bind(&socket).unwrap();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(folder.path().join("workspaces"), flags, Mode::empty()).unwrap();
-        let limits = Limits { quota: settings.quota, reserve: settings.reserve };
+        let limits = Limits { quota: settings.quota, reserve: settings.reserve, commands: settings.at_once };
         let workspace = Workspace::new(root, limits).unwrap();
         let (tell, commands) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(settings, workspace, Runner::Scripted(Script(tell))));
