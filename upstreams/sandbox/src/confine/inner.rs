@@ -66,13 +66,14 @@ fn confine_and_run(socket: &mut UnixStream, outside: Option<UnixStream>) -> Resu
         look(&order)?;
         return Ok(Report::Holds { landlock });
     };
+    let asks = socket.try_clone().map_err(|why| why.to_string())?;
+    // Before there is a command that could have taken the last thread there may be.
+    thread::Builder::new().stack_size(64 * 1024).spawn(|| obey(asks)).map_err(|why| format!("a thread: {why}"))?;
     let command = match start(line, &order) {
         Ok(command) => command,
         Err(why) => return Ok(Report::Refused(why)),
     };
     Report::Started.write(socket).map_err(|why| why.to_string())?;
-    let asks = socket.try_clone().map_err(|why| why.to_string())?;
-    thread::Builder::new().stack_size(64 * 1024).spawn(|| obey(asks)).map_err(|why| format!("a thread: {why}"))?;
     Ok(wait_for(command, socket))
 }
 

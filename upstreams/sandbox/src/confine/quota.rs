@@ -62,9 +62,12 @@ struct Books {
 /// What is known of one folder.
 #[derive(Clone, Copy, Default)]
 struct Known {
-    used: u64,
-    /// Somebody is counting it anew.
-    is_counting: bool,
+    /// `None` where that could not be said.
+    used: Option<u64>,
+    /// When that count began.
+    as_of: Option<Instant>,
+    /// How many are counting it anew, after a command.
+    n_counting: u32,
 }
 
 /// What is known of a command that runs.
@@ -125,12 +128,15 @@ impl Folders {
     /// The file system does not say how full it is.
     pub(super) async fn watch(self: &Arc<Self>, folder: &OwnedFd) -> io::Result<Watch> {
         let inode = inode(folder)?;
-        let found = self.books().known.get(&inode).filter(|known| !known.is_counting).map(|known| known.used);
+        let found = self.books().known.get(&inode).filter(|known| known.n_counting == 0).and_then(|known| known.used);
         let folder = Arc::new(folder.try_clone()?);
         let then = taken(folder.as_fd())?;
         let known = match found {
             Some(known) if known <= self.quota => Some(known),
-            _ => self.set(inode, count(Arc::clone(&folder), self.no_more_than(then)).await),
+            _ => {
+                let as_of = Instant::now();
+                self.set(inode, as_of, count(Arc::clone(&folder), self.no_more_than(then)).await)
+            }
         };
         let at_first = known.unwrap_or(self.quota);
         let (limit, is_full) =
@@ -177,29 +183,34 @@ impl Folders {
     pub(super) fn settle(self: &Arc<Self>, watch: &Watch) {
         let inode = watch.inode;
         if !watch.is_stale() {
-            self.set(inode, watch.known);
             return;
         }
-        let was_counting = std::mem::replace(&mut self.books().known.entry(inode).or_default().is_counting, true);
-        if !was_counting {
-            let (folders, folder) = (Arc::clone(self), Arc::clone(&watch.folder));
-            let enough = self.no_more_than(watch.then);
-            tokio::spawn(async move { folders.set(inode, count(folder, enough).await) });
-        }
+        self.books().known.entry(inode).or_default().n_counting += 1;
+        let (folders, folder) = (Arc::clone(self), Arc::clone(&watch.folder));
+        let (enough, as_of) = (self.no_more_than(watch.then), Instant::now());
+        tokio::spawn(async move {
+            folders.set(inode, as_of, count(folder, enough).await);
+            if let Some(known) = folders.books().known.get_mut(&inode) {
+                known.n_counting = known.n_counting.saturating_sub(1);
+            }
+        });
     }
 
-    /// Notes what a folder holds; more than any quota where that is not known.
-    fn set(&self, inode: Inode, used: Option<u64>) -> Option<u64> {
+    /// Notes what a folder holds, as it was counted from `as_of` on, unless a later count is known already.
+    fn set(&self, inode: Inode, as_of: Instant, used: Option<u64>) -> Option<u64> {
         let mut books = self.books();
         if books.known.len() > FOLDERS {
             let used: HashSet<Inode> = books.running.values().map(|running| running.folder).collect();
             books.known.retain(|inode, _| used.contains(inode));
         }
-        let before = books.known.insert(inode, Known { used: used.unwrap_or(u64::MAX), is_counting: false });
-        if let (Some(used), Some(before)) = (used, before)
-            && before.used != u64::MAX
-        {
-            let more = signed(used).saturating_sub(signed(before.used));
+        let known = books.known.entry(inode).or_default();
+        if known.as_of > Some(as_of) {
+            return used;
+        }
+        let before = std::mem::replace(&mut known.used, used);
+        known.as_of = Some(as_of);
+        if let (Some(used), Some(before)) = (used, before) {
+            let more = signed(used).saturating_sub(signed(before));
             books.explained = books.explained.saturating_add(more);
         }
         used
@@ -244,7 +255,7 @@ impl Watch {
             && let Some(walk) = self.walking.take()
         {
             (self.is_walked, self.at_known) = (true, self.at_walk);
-            self.known = self.folders.set(self.inode, walk.await.unwrap_or(None));
+            self.known = self.folders.set(self.inode, self.at, walk.await.unwrap_or(None));
             // As long as that took, or the walks of a large folder would be all that this host does.
             self.pause = self.at.elapsed() * 2;
             if let Some(running) = self.folders.books().running.get_mut(&self.number) {

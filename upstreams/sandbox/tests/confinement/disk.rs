@@ -114,7 +114,8 @@ fn a_tree_of_any_depth_is_counted_while_a_command_fills_it() {
     let until_then = held(&world);
     for _ in 0..3 {
         let more = python(&mut world, INTO_HOLES, &names);
-        assert_ne!(more.end, "Exited(0)", "{more:?}");
+        assert_eq!(more.end, "Exited(1)", "{more:?}");
+        assert!(more.stderr.contains("Permission denied"), "{more:?}");
     }
 
     assert_eq!(holes.end, "OverQuota", "{holes:?}");
