@@ -28,8 +28,9 @@ pub(super) const ARGUMENT: &str = "sandbox-inner";
 pub(super) const THREADS: u64 = 2;
 /// Files that one process may have open.
 const OPEN_FILES: u64 = 4096;
-/// A line for the shell that limits the address space of each process to `$1` KiB, and then is `$0 -c "$2"`.
-const LIMITED: &str = r#"ulimit -v "$1" && exec "$0" -c "$2""#;
+/// A line for the shell that limits the address space of each process to `$1` KiB, and then is the others in its place.
+/// Their environment is among them, and not the shell's own: it may name what a shell loads or runs before its line.
+const LIMITED: &str = r#"ulimit -v "$1" && shift && exec /usr/bin/env -i -- "$@""#;
 /// What this process says when it could not do its part; nobody looks at it but a person.
 const FAILED: u8 = 125;
 
@@ -103,10 +104,14 @@ fn start(line: &str, order: &Order) -> Result<Pid, String> {
     let mut command = Command::new(shell);
     match order.limits.memory {
         // Not for this process, which has more address space than memory.
-        Some(memory) => command.args(["-c", LIMITED, shell, &(memory / 1024).to_string(), line]),
-        None => command.arg("-c").arg(line),
+        Some(memory) => {
+            let environment = order.environment.iter().map(|(name, value)| format!("{name}={value}"));
+            command.args(["-c", LIMITED, shell, &(memory / 1024).to_string()]).args(environment);
+            command.args([shell, "-c", line]).env_clear()
+        }
+        None => command.args(["-c", line]).env_clear().envs(order.environment.iter().cloned()),
     };
-    command.env_clear().envs(order.environment.iter().cloned()).current_dir(cwd);
+    command.current_dir(cwd);
     // A group of its own: what it sends to its group does not come here.
     let started = command.process_group(0).spawn().map_err(|why| format!("{shell}: {why}"))?;
     Ok(Pid::from_child(&started))

@@ -142,7 +142,16 @@ fn without_cgroups_each_process_has_its_memory_limited() {
 
     let ended = world.run("python3 -c 'bytearray(1 << 30)'");
     let small = world.run("python3 -c 'print(len(bytearray(100 << 20)))'");
+    // What a shell runs before its line.
+    fs::write(world.folder.join("first"), "if [ -z \"$A\" ]; then A=1 ulimit -v; fi").expect("written");
+    world.ask(json!({
+        "line": "echo \"$B\"; ulimit -Hv",
+        "environment": [["BASH_ENV", "/workspace/first"], ["B", "b = \"$(c)\"\n-d"]],
+    }));
+    let before = world.ended();
 
+    let limit = world.settings.memory / 1024;
+    assert_eq!(before.stdout, format!("{limit}\nb = \"$(c)\"\n-d\n{limit}\n"), "{before:?}");
     assert_eq!(ended.end, "Exited(1)");
     assert!(ended.stderr.contains("MemoryError"), "{ended:?}");
     assert_eq!(small.stdout, "104857600\n");
