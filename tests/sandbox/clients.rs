@@ -6,8 +6,11 @@ use crate::support::sdk::Client;
 use crate::support::wait_for;
 use serde_json::{Value, json};
 
+/// What must be so of an outcome.
+type IsRight = fn(&Value) -> bool;
+
 /// The steps, with what of each outcome must be so.
-fn steps() -> Vec<(Value, fn(&Value) -> bool)> {
+fn steps() -> Vec<(Value, IsRight)> {
     vec![
         (json!({ "list": "tools" }), |it| it["result"]["tools"].as_array().is_some_and(|all| all.len() == 6)),
         (

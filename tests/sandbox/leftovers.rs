@@ -58,7 +58,7 @@ fn b76_files_stay_from_call_to_call_and_are_nobody_elses() {
     alice.tool("write_file", json!({ "path": "kept.txt", "content": "mine" })).result();
 
     assert_eq!(output(&alice, "cat kept.txt; echo more >>kept.txt"), "mine");
-    assert_eq!(output(&bob, "ls -A; ls -A /workspace/.. | tr '\\n' ' '").contains("user-alice"), false);
+    assert!(!output(&bob, "ls -A; ls -A /workspace/.. | tr '\\n' ' '").contains("user-alice"));
     assert_eq!(output(&alice, "cat kept.txt"), "minemore\n");
 }
 

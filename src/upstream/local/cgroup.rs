@@ -57,7 +57,7 @@ pub(super) fn make(
     let all = memory.map_or_else(half_of_the_memory, Ok)?;
     let made = match own {
         Own::V2 { base, may_move } => v2(&base, may_move, &folder, owner, all),
-        Own::V1 { memory, pids, cpu } => v1([memory, pids, cpu], &folder, owner, all),
+        Own::V1 { memory, pids, cpu } => v1(&[memory, pids, cpu], &folder, owner, all),
     };
     made.map_err(|why| format!("{why}; {ADVICE}"))
 }
@@ -120,7 +120,7 @@ fn pass_on(base: &Path, may_move: bool) -> Result<(), String> {
     write(&control, "+memory +pids +cpu")
 }
 
-fn v1(bases: [PathBuf; 3], folder: &str, owner: Option<Account>, all: u64) -> Result<Stem, String> {
+fn v1(bases: &[PathBuf; 3], folder: &str, owner: Option<Account>, all: u64) -> Result<Stem, String> {
     let stems = bases.each_ref().map(|base| base.join(folder));
     let made = bases.iter().zip(&stems).try_for_each(|(base, stem)| {
         sweep_leftovers(base);
