@@ -298,14 +298,14 @@ fn what_a_process_left_half_written_is_removed_when_it_has_ended_and_not_before(
     let House { outside, workspace } = house();
     let staging = outside.path().join("workspaces/staging");
     let of_the_first = fs::read_dir(&staging).unwrap().next().unwrap().unwrap().path();
-    fs::write(of_the_first.join("0"), "half").unwrap();
+    fs::write(of_the_first.join("half"), "half").unwrap();
     fs::create_dir(staging.join("1-0")).unwrap();
     fs::write(staging.join("1-0/0"), "half, and its process has ended").unwrap();
     fs::write(staging.join("1-1"), "half, and nobody's").unwrap();
 
     let second = open(&outside, LIMITS);
 
-    assert!(of_the_first.join("0").exists(), "its process lives");
+    assert!(of_the_first.join("half").exists(), "its process lives");
     assert!(!staging.join("1-0").exists() && !staging.join("1-1").exists());
     let alice = Principal { issuer: String::new(), subject: "user:alice".to_owned() };
     for (workspace, name) in [(&workspace, "a"), (&second, "b"), (&workspace, "c")] {
@@ -316,7 +316,7 @@ fn what_a_process_left_half_written_is_removed_when_it_has_ended_and_not_before(
     drop(workspace);
     let _third = open(&outside, LIMITS);
 
-    assert!(!of_the_first.join("0").exists(), "its process has ended");
+    assert!(!of_the_first.join("half").exists(), "its process has ended");
     assert_eq!(fs::read_dir(&staging).unwrap().count(), 2, "the two that live");
 }
 
