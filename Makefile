@@ -6,7 +6,7 @@ cache := $(HOME)/.cache/portcullis/target
 export CARGO_TARGET_DIR ?= $(if $(wildcard $(cache)),$(cache),$(CURDIR)/target)
 portcullis := $(CARGO_TARGET_DIR)/debug/portcullis
 
-.PHONY: help run build test lint bench soak demo verify verify-cgroup2
+.PHONY: help run build test lint bench bench-sandbox soak demo verify verify-cgroup2
 
 help: ## This list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -49,6 +49,11 @@ verify: build ## Attacks on the sandbox from inside, on bubblewrap and gVisor, e
 verify-cgroup2: build ## The same on cgroup v2 alone: a kernel of Debian's, emulated; with a gateway that is root and one that is not
 	@scripts/need bwrap busybox cpio qemu-system-x86_64 strip
 	@scripts/verify-cgroup2 "$(portcullis)"
+
+bench-sandbox: ## What confinement adds to the start of a command, beside plain fork and exec; on an idle machine, as root
+	@scripts/need bwrap
+	cargo build --locked --release --package portcullis-sandbox --bin confined
+	@scripts/bench-sandbox "$(CARGO_TARGET_DIR)/release/confined"
 
 demo: ## Not there yet: a held call, from webhook to result
 	@echo "make demo comes with step 5 (approvals)" >&2; exit 2
