@@ -74,11 +74,18 @@ impl World {
     /// With a program in a folder of this mode, and that is not there any more when commands run.
     #[track_caller]
     pub(crate) fn hidden(mode: u32) -> World {
-        let closed = tempfile::tempdir().expect("a folder");
-        let program = closed.path().join("confined");
-        fs::set_permissions(closed.path(), Permissions::from_mode(mode)).expect("closed");
+        World::elsewhere(mode).0
+    }
+
+    /// With a program in a folder of this mode, which is there as long as it is kept. Where it was built, another user may
+    /// not be able to go.
+    #[track_caller]
+    pub(crate) fn elsewhere(mode: u32) -> (World, TempDir) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("confined");
+        fs::set_permissions(folder.path(), Permissions::from_mode(mode)).expect("the folder is ours");
         fs::copy(PROGRAM, &program).expect("copied");
-        World::start(&program, |_| {}).established()
+        (World::start(&program, |_| {}).established(), folder)
     }
 
     #[track_caller]
