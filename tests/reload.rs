@@ -95,8 +95,9 @@ fn the_command_says_what_is_wrong_and_exits_with_1() {
     assert!(refused.stdout.contains("gateway.yaml:5:"), "{refused:#?}");
     assert!(refused.stdout.contains("tolls") && refused.stdout.contains("`tools`"), "{refused:#?}");
     assert!(refused.stdout.trim_end().ends_with("stays in force"), "{refused:#?}");
-    let refusals: Vec<Value> = gateway.audit().into_iter().filter(|record| record["event"] == "reload").collect();
-    assert_eq!(refusals.last().expect("it is recorded")["code"], "config.refused");
+    // It is written down after the answer.
+    let is_refusal = |record: &Value| record["event"] == "reload" && record["code"] == "config.refused";
+    wait_for("the record", || gateway.audit().iter().any(is_refusal));
 
     gateway.rewrite_raw(text);
     let taken = gateway.reload().success();
