@@ -116,7 +116,7 @@ impl Cgroups {
         let place = roots(&self.place).map(|root| root.display().to_string()).collect::<Vec<_>>().join(", ");
         format!(
             "no cgroup can be made for a command ({place}): {why}. The gateway makes these folders where it is root, or \
-             where systemd passes controllers on (Delegate=memory pids cpu); `cgroup: off` does without, and then \
+             where systemd passes controllers on (Delegate=memory pids cpu); `cgroup: none` does without, and then \
              limits the memory of each process only"
         )
     }
