@@ -240,6 +240,15 @@ pub(crate) struct Disk {
 impl Disk {
     /// Of so many bytes. `None` where we are not root, or there are no such devices.
     pub(crate) fn new(size: u64) -> Option<Disk> {
+        let disk = Disk::made(size);
+        if disk.is_none() {
+            assert!(std::env::var_os("CI").is_none(), "on CI a disk of one's own may not be missing");
+            eprintln!("NOT RUN: no file system can be mounted from a file here");
+        }
+        disk
+    }
+
+    fn made(size: u64) -> Option<Disk> {
         if !geteuid().is_root() {
             return None;
         }
