@@ -86,6 +86,7 @@ fn every_metric_shows_after_a_mixed_run() {
         ("config_reloads_total{result=\"ok\"}", 2.0),
     ];
     for (sample, value) in expected {
+        gateway.wait_for_metric(&format!("portcullis_{sample}"), value);
         assert_eq!(gateway.metric(&format!("portcullis_{sample}")), value, "{sample}\n{text}");
     }
 }

@@ -56,5 +56,5 @@ fn a_stranger_is_told_nothing_else() {
     }
     // The listener for machines that watch is not behind the proxy.
     assert_eq!(gateway.observe("/readyz").status, 200);
-    assert!(gateway.metric("portcullis_refusals_total{code=\"request.peer\",route=\"none\"}") >= 5.0);
+    gateway.wait_for_metric("portcullis_refusals_total{code=\"request.peer\",route=\"none\"}", 5.0);
 }

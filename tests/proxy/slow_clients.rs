@@ -44,7 +44,7 @@ fn d_01_a_head_that_trickles_is_cut_at_its_total_time() {
     assert!(start.elapsed() >= Duration::from_secs(1), "sooner than it may");
     gate.recorder.assert_untouched(mark);
     let counted = "portcullis_connections_refused_total{listener=\"agent\",reason=\"request.too_slow\"}";
-    assert!(gate.gateway.metric(counted) >= 1.0);
+    gate.gateway.wait_for_metric(counted, 1.0);
     gate.passes("in time", &gate.post(call("echo", "{}")));
 }
 
@@ -98,7 +98,7 @@ fn a_tls_handshake_that_does_not_begin_is_cut() {
     let mut silent = Connection::open(gateway.agent);
 
     assert!(silent.closes_within(PATIENCE));
-    assert!(gateway.metric("portcullis_connections_refused_total{listener=\"agent\",reason=\"tls\"}") >= 1.0);
+    gateway.wait_for_metric("portcullis_connections_refused_total{listener=\"agent\",reason=\"tls\"}", 1.0);
     crate::support::tls::connect(gateway.agent, "localhost", &ca).expect("who does begin gets through");
 }
 

@@ -236,6 +236,13 @@ impl Gateway {
         value.map_or(0.0, |value| value.trim().parse().expect("a sample is a number"))
     }
 
+    /// Waits until this sample is at least so high. An exchange is counted after its answer has gone out: who has the answer
+    /// may be there sooner than the count.
+    #[track_caller]
+    pub(crate) fn wait_for_metric(&self, sample: &str, at_least: f64) {
+        super::wait_for(&format!("{sample} at {at_least}"), || self.metric(sample) >= at_least);
+    }
+
     /// Waits until the gateway has asked this upstream for its tools, well or in vain: from then on nothing goes there
     /// but what a test sends.
     #[track_caller]

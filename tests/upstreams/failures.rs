@@ -54,7 +54,7 @@ fn every_answer_that_is_none_has_its_own_error() {
         // Never 401: the client's own login is fine, and logging in again would not help.
         assert_eq!(answer.status(), 200, "{case}");
         assert_eq!(recorder.calls().len(), n_calls + 1, "{case}: sent once");
-        assert_eq!(gateway.metric(&counted) - before, 1.0, "{case}: counted");
+        gateway.wait_for_metric(&counted, before + 1.0);
         agent.tool("echo", json!({ "after": case })).result();
     }
 }
