@@ -5,6 +5,8 @@
 
 /// Health, metrics and the operator's socket.
 pub mod admin;
+/// Calls held for a person: what is asked, who may decide, and that it runs once.
+pub mod approval;
 /// The record of what was decided and how it ended.
 pub mod audit;
 /// The command line.

@@ -24,6 +24,7 @@ pub struct Metrics {
     tokens_cached: IntGauge,
     revocations_current: IntGauge,
     issuers: OfIssuers,
+    approvals: OfApprovals,
     audit_available: IntGauge,
     audit_dropped: IntGauge,
     config_reloads: IntCounterVec,
@@ -52,6 +53,36 @@ impl OfIssuers {
                 "issuer_keys_fetched_timestamp_seconds",
                 "When the issuer's keys were fetched the last time.",
                 &["issuer"],
+            ),
+        }
+    }
+}
+
+/// Of calls that are held for a person.
+struct OfApprovals {
+    ended: IntCounterVec,
+    pending: IntGauge,
+    waiting: IntGauge,
+    decision: Histogram,
+}
+
+/// From a glance at a chat to the half hour after which nobody is asked any more.
+const DECISION_SECONDS: [f64; 9] = [1.0, 5.0, 15.0, 30.0, 60.0, 180.0, 600.0, 1800.0, 3600.0];
+
+impl OfApprovals {
+    fn new(made: &Maker) -> Self {
+        OfApprovals {
+            ended: made.counters(
+                "approvals_total",
+                "Held calls by what they came to: requested, approved, denied, expired, completed, …",
+                &["upstream", "state"],
+            ),
+            pending: made.gauge("approvals_pending", "Held calls that nobody has decided on."),
+            waiting: made.gauge("approvals_waiting", "Callers that wait for a held call right now."),
+            decision: made.histogram(
+                "approval_decision_seconds",
+                "From a call being held to the deciding word.",
+                &DECISION_SECONDS,
             ),
         }
     }
@@ -174,6 +205,7 @@ impl Metrics {
             tokens_cached: made.gauge("tokens_cached", "Verified tokens of our own kept in memory."),
             revocations_current: made.gauge("revocations_current", "1 while revocations are known to be up to date."),
             issuers: OfIssuers::new(&made),
+            approvals: OfApprovals::new(&made),
             audit_available: made.gauge("audit_available", "1 while the audit log can be written."),
             audit_dropped: made
                 .gauge("audit_records_dropped", "Result records that could not be written since the start."),
@@ -215,6 +247,26 @@ impl Metrics {
     /// A client connection was ended before a request could be read.
     pub fn connection_refused(&self, listener: &'static str, reason: &'static str) {
         self.wire.refused.with_label_values(&[listener, reason]).inc();
+    }
+
+    /// A held call has come to this state.
+    pub fn approval(&self, upstream: &str, state: &'static str) {
+        self.approvals.ended.with_label_values(&[upstream, state]).inc();
+    }
+
+    /// So many held calls are undecided.
+    pub fn approvals_pending(&self, n: usize) {
+        self.approvals.pending.set(i64::try_from(n).unwrap_or(i64::MAX));
+    }
+
+    /// So many callers wait for a held call in this process.
+    pub fn approvals_waiting(&self, n: usize) {
+        self.approvals.waiting.set(i64::try_from(n).unwrap_or(i64::MAX));
+    }
+
+    /// A held call was decided on after this time.
+    pub fn approval_decided_after(&self, seconds: f64) {
+        self.approvals.decision.observe(seconds);
     }
 
     /// The listener's certificate was read and is in use, until this time.

@@ -4,6 +4,7 @@
 //! event streams at the end of it. Listeners of ours run on one runtime instead (docs/decisions/0001, 0007).
 
 use crate::admin::{self, Readiness};
+use crate::approval::{self, Approvals};
 use crate::audit::{self, Audit, Event, Kind};
 use crate::clock::Clock;
 use crate::config::{self, Problems};
@@ -218,6 +219,13 @@ impl Parts {
         let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
+        let approvals = Approvals::new(approval::Given {
+            store: store.clone(),
+            key: &key,
+            clock: clock.clone(),
+            audit: audit.clone(),
+            metrics: Arc::clone(&metrics),
+        });
         let (pages, setup_link) = oauth::Shared::new(oauth::Given {
             snapshots: Arc::clone(&snapshots),
             keys: Arc::clone(&keys),
@@ -232,6 +240,7 @@ impl Parts {
             verifier: verifier.clone(),
             fetching: Fetching { fetcher, metrics: Arc::clone(&metrics), clock: clock.clone() },
             audit: audit.clone(),
+            approvals,
             metrics: Arc::clone(&metrics),
             shared,
             seal,
@@ -278,6 +287,7 @@ impl Parts {
         let tell = move |change: &Change| key_changed(change, &verifier, &audit);
         tasks.spawn(identity::watch_keys(Arc::clone(&self.keys), self.clock.clone(), tell));
         tasks.spawn(Arc::clone(&self.reloader).watch());
+        tasks.spawn(gateway.approvals.clone().watch());
         let snapshots = Arc::clone(&self.snapshots);
         let in_force = move || Arc::clone(&snapshots.load().upstreams);
         tasks.spawn(upstream::keep_fresh(in_force, gateway.shared.clone()));

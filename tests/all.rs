@@ -21,6 +21,8 @@ mod proxy {
     mod slow_clients;
     mod tokens;
 }
+/// Calls that wait for a person.
+mod approval;
 mod conformance;
 /// Tokens of authorization servers that are not ours.
 mod issuers;

@@ -8,6 +8,7 @@
     deny(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::arithmetic_side_effects)
 )]
 
+mod approvals;
 mod check;
 mod file;
 mod form;
@@ -26,6 +27,7 @@ mod tree;
 mod units;
 mod value;
 
+pub use approvals::{Admin, Approvals, DecidesAs, Webhook};
 pub use check::{Known, check, destination};
 pub use file::FileError;
 pub use issuer::{Algorithm, Issuer, IssuerTls, TokenType};
@@ -71,6 +73,9 @@ pub struct Config {
     /// Where `/metrics`, `/healthz` and `/readyz` are served. Left out, they are not served.
     #[serde(default)]
     pub metrics: Option<Metrics>,
+    /// Where people decide on calls that are held. Left out, they decide on the command line.
+    #[serde(default)]
+    pub admin: Option<Admin>,
     /// Where the store, the keys and the audit log live; created `0700`.
     #[serde(default = "default::data_dir")]
     pub data_dir: PathBuf,
@@ -85,6 +90,9 @@ pub struct Config {
     pub upstreams: BTreeMap<String, Upstream>,
     /// What they may do. Nothing matched means denied.
     pub policy: Policy,
+    /// How held calls wait for a person, and who is told of them.
+    #[serde(default)]
+    pub approvals: Approvals,
     /// What a request may cost.
     #[serde(default)]
     pub limits: Limits,
@@ -304,7 +312,7 @@ pub struct Rule {
     /// Refuse it.
     #[serde(default)]
     pub deny: Option<Deny>,
-    /// Let a person decide. Until approvals exist (a later version) such a call is refused and says so.
+    /// Let a person decide: tool calls only.
     #[serde(default)]
     pub hold: Option<Hold>,
 }
@@ -391,9 +399,26 @@ pub struct Hold {
     /// Whether the requester may approve their own call, with the password entered afresh.
     #[serde(default, rename = "self")]
     pub by_requester: bool,
+    /// How many different people must approve.
+    #[serde(default = "default::quorum")]
+    #[schemars(range(min = 1, max = 16))]
+    pub quorum: u32,
     /// Patterns pointed out to approvers, by name; an aid to people, not a boundary.
     #[serde(default)]
     pub signals: BTreeMap<String, String>,
+    /// Arguments whose values are not shown to approvers, by JSON Pointer (RFC 6901): what they hold stays bound all the
+    /// same, and is shown as its length and a part of its SHA-256 under a key of this gateway.
+    #[serde(default)]
+    pub mask: Vec<String>,
+    /// How long it waits for a decision; left out, `approvals.expires`.
+    #[serde(default)]
+    pub expires: Option<Period>,
+    /// How long an approval may be used; left out, `approvals.valid_for`.
+    #[serde(default)]
+    pub valid_for: Option<Period>,
+    /// How long a caller is kept waiting before it is told to call again; left out, `approvals.wait`.
+    #[serde(default)]
+    pub wait: Option<Period>,
 }
 
 /// Who may approve: at least one of the two.
@@ -548,6 +573,10 @@ mod default {
 
     pub(super) fn listen() -> String {
         "127.0.0.1:8080".to_owned()
+    }
+
+    pub(super) fn quorum() -> u32 {
+        1
     }
 
     pub(super) fn data_dir() -> PathBuf {

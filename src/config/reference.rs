@@ -2,9 +2,9 @@
 
 use super::schema;
 use super::{
-    Allow, Also, Approvers, Audit, BehindProxy, Client, Condition, Config, Deny, Hold, HttpUpstream, Identity, Issuer,
-    IssuerTls, Limits, MetadataDocuments, Metrics, OAuth, Policy, PolicyTest, Rule, SandboxUpstream, Timeouts, Tls,
-    UpstreamTimeouts, UpstreamTls, User, Who,
+    Admin, Allow, Also, Approvals, Approvers, Audit, BehindProxy, Client, Condition, Config, Deny, Hold, HttpUpstream,
+    Identity, Issuer, IssuerTls, Limits, MetadataDocuments, Metrics, OAuth, Policy, PolicyTest, Rule, SandboxUpstream,
+    Timeouts, Tls, UpstreamTimeouts, UpstreamTls, User, Webhook, Who,
 };
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::Value;
@@ -240,6 +240,9 @@ fn fields(name: &str) -> &'static [&'static str] {
         "Deny" => fields_of::<Deny>(),
         "Hold" => fields_of::<Hold>(),
         "Approvers" => fields_of::<Approvers>(),
+        "Admin" => fields_of::<Admin>(),
+        "Approvals" => fields_of::<Approvals>(),
+        "Webhook" => fields_of::<Webhook>(),
         "PolicyTest" => fields_of::<PolicyTest>(),
         "Limits" => fields_of::<Limits>(),
         "Timeouts" => fields_of::<Timeouts>(),

@@ -19,6 +19,7 @@
 // clippy has no setting that excuses tests from this one.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects))]
 
+mod canonical;
 mod edit;
 mod error;
 mod fuzz;
@@ -28,6 +29,7 @@ mod node;
 mod quoted;
 mod scan;
 
+pub use canonical::NotIJson;
 pub use edit::Edits;
 pub use error::{Error, Fault};
 #[doc(hidden)]

@@ -1,8 +1,10 @@
 //! The answer to one call. Each kind can be made only in `policy`, so that whoever holds one has asked.
 
 use regex::Regex;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The answer.
 #[derive(Clone, Debug)]
@@ -55,6 +57,8 @@ pub enum Why {
 pub struct Held {
     /// The rules that hold it, in the order of the file.
     pub rules: Vec<Arc<str>>,
+    /// SHA-256 over those rules as they are written: where it differs, other rules decide.
+    pub rules_digest: [u8; 32],
     /// What they ask for, together.
     pub hold: Hold,
     _only_here: OnlyHere,
@@ -69,15 +73,25 @@ pub struct Hold {
     pub by_requester: bool,
     /// What to point out to them.
     pub signals: Vec<Signal>,
+    /// Arguments whose values they do not see, as JSON Pointers.
+    pub mask: BTreeSet<String>,
+    /// The shortest time that one of them gives for a decision; `None` where none says.
+    pub expires: Option<Duration>,
+    /// The shortest time that one of them gives for using an approval.
+    pub valid_for: Option<Duration>,
+    /// The shortest time that one of them keeps a caller waiting.
+    pub wait: Option<Duration>,
 }
 
 /// Who may approve.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Approvers {
     /// Users by name.
     pub users: BTreeSet<String>,
     /// Groups.
     pub groups: BTreeSet<String>,
+    /// How many different people of these must.
+    pub quorum: u32,
 }
 
 /// A pattern pointed out to approvers wherever it is found; an aid to people, not a boundary.
@@ -122,8 +136,17 @@ impl Denied {
 // === impl Held ===
 
 impl Held {
-    pub(super) fn new(rules: Vec<Arc<str>>, hold: Hold) -> Held {
-        Held { rules, hold, _only_here: OnlyHere }
+    pub(super) fn new(rules: Vec<Arc<str>>, rules_digest: [u8; 32], hold: Hold) -> Held {
+        Held { rules, rules_digest, hold, _only_here: OnlyHere }
+    }
+}
+
+// === impl Approvers ===
+
+impl Approvers {
+    /// Whether this person is one of them.
+    pub fn include(&self, name: &str, groups: &[String]) -> bool {
+        self.users.contains(name) || groups.iter().any(|group| self.groups.contains(group))
     }
 }
 
@@ -134,6 +157,10 @@ impl Hold {
     pub(super) fn merge(mut self, other: &Hold) -> Hold {
         self.approvers.extend(other.approvers.iter().cloned());
         self.by_requester &= other.by_requester;
+        self.mask.extend(other.mask.iter().cloned());
+        self.expires = shorter(self.expires, other.expires);
+        self.valid_for = shorter(self.valid_for, other.valid_for);
+        self.wait = shorter(self.wait, other.wait);
         for signal in &other.signals {
             let is_known = self
                 .signals
@@ -144,5 +171,12 @@ impl Hold {
             }
         }
         self
+    }
+}
+
+fn shorter(a: Option<Duration>, b: Option<Duration>) -> Option<Duration> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }

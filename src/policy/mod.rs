@@ -221,7 +221,11 @@ fn held(holds: &[&Rule]) -> Decision {
             Some(merged) => Some(merged.merge(hold)),
             None => Some(hold.clone()),
         });
-    Decision::Held(Held::new(names(holds), merged.expect("only holds are merged, and at least one")))
+    let merged = merged.expect("only holds are merged, and at least one");
+    let mut digest = ring::digest::Context::new(&ring::digest::SHA256);
+    holds.iter().for_each(|rule| digest.update(&rule.digest));
+    let digest = digest.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
+    Decision::Held(Held::new(names(holds), digest, merged))
 }
 
 fn names(rules: &[&Rule]) -> Vec<Arc<str>> {

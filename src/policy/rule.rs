@@ -17,6 +17,8 @@ pub(super) struct Rule {
     pub(super) who: Who,
     pub(super) when: Box<[Condition]>,
     pub(super) effect: Effect,
+    /// SHA-256 over the rule as it is written.
+    pub(super) digest: [u8; 32],
 }
 
 #[derive(Debug)]

@@ -29,6 +29,7 @@ mod route;
 mod stream;
 mod welcome;
 
+use crate::approval::Approvals;
 use crate::audit::Audit;
 use crate::identity::{Fetching, Principal, Verifier};
 use crate::metrics::Metrics;
@@ -62,6 +63,8 @@ pub struct Gateway {
     pub fetching: Fetching,
     /// The audit log.
     pub audit: Audit,
+    /// Calls that are held for a person.
+    pub approvals: Approvals,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// The pool of upstream connections.

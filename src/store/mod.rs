@@ -4,6 +4,7 @@
 //! The store keeps rows and counts; who may ask for a change is decided by its callers.
 //! Times come from the callers as milliseconds since the Unix epoch, so that the store needs no clock of its own.
 
+mod approval;
 mod browser;
 mod client;
 mod code;
@@ -18,6 +19,9 @@ mod sqlite;
 #[cfg(test)]
 pub(crate) mod conformance;
 
+pub use approval::{
+    Approval, ApprovalDecision, ApprovalState, Holding, Judge, MAX_LISTED_APPROVALS, Move, NewNotice, Requester, Step,
+};
 pub use browser::{BrowserSession, Choice, Consent, Decided, Flow};
 pub use client::{Insertion, MAX_CLIENTS, RegisteredClient, Removal};
 pub use code::{Code, MAX_WRONG_TRIES, Redeemed, Redemption};

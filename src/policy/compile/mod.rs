@@ -82,7 +82,14 @@ fn compile_rule(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>) -
         who: compile_who(rule, &path.key("who"), problems),
         when: when::compile(&rule.when, is_allow, &path.key("when"), problems),
         effect: effect?,
+        digest: digest(rule),
     })
+}
+
+/// Of everything that is written in the rule, in the order of its fields.
+fn digest(rule: &config::Rule) -> [u8; 32] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, format!("{rule:?}").as_bytes());
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 fn compile_patterns(texts: &[String], path: &Path, problems: &mut Vec<Problem>) -> Box<[Pattern]> {
@@ -157,9 +164,14 @@ fn compile_effect(rule: &config::Rule, path: &Path, problems: &mut Vec<Problem>)
                 approvers: vec![Approvers {
                     users: hold.approvers.users.iter().cloned().collect(),
                     groups: hold.approvers.groups.iter().cloned().collect(),
+                    quorum: hold.quorum,
                 }],
                 by_requester: hold.by_requester,
                 signals,
+                mask: hold.mask.iter().cloned().collect(),
+                expires: hold.expires.map(config::Period::duration),
+                valid_for: hold.valid_for.map(config::Period::duration),
+                wait: hold.wait.map(config::Period::duration),
             }))
         }
         (None, None, None) => {

@@ -4,6 +4,7 @@
 //! task must not. WAL lets the reader and other processes go on while somebody writes; `synchronous=FULL` means that a
 //! write which returned survives a power cut.
 
+mod approvals;
 mod browser;
 mod clients;
 mod codes;
@@ -11,6 +12,7 @@ mod documents;
 mod grants;
 mod lane;
 mod logins;
+mod presence;
 mod refresh;
 mod schema;
 mod sessions;
@@ -30,6 +32,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Sqlite {
     writer: Arc<Lane<Connection>>,
     reader: Arc<Lane<Reader>>,
+    presence: Arc<presence::Presence>,
 }
 
 /// The reading connection and what it saw last.
@@ -37,6 +40,7 @@ pub(super) struct Sqlite {
 struct Reader {
     connection: Connection,
     feed: grants::Feed,
+    approvals: approvals::Feed,
 }
 
 impl Sqlite {
@@ -55,10 +59,12 @@ impl Sqlite {
         schema::migrate(&mut writer)?;
         let reader = connect(&path)?;
         reader.pragma_update(None, "query_only", true)?;
-        let reader = Reader { connection: reader, feed: grants::Feed::default() };
+        let reader =
+            Reader { connection: reader, feed: grants::Feed::default(), approvals: approvals::Feed::default() };
         Ok(Sqlite {
             writer: Arc::new(Lane::start("store-writer", writer).map_err(failed)?),
             reader: Arc::new(Lane::start("store-reader", reader).map_err(failed)?),
+            presence: Arc::new(presence::Presence::new(data_dir)),
         })
     }
 

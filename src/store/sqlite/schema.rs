@@ -134,6 +134,80 @@ const STEPS: &[&str] = &[
         PRIMARY KEY (user, client_id, redirect_host, resource)
     ) STRICT, WITHOUT ROWID;
 ",
+    "
+    -- Calls that were held for a person.
+    CREATE TABLE approvals (
+        id             TEXT PRIMARY KEY,
+        state          TEXT NOT NULL,
+        digest         BLOB NOT NULL,
+        issuer         TEXT NOT NULL,
+        subject_kind   TEXT NOT NULL CHECK (subject_kind IN ('user', 'client')),
+        subject_name   TEXT NOT NULL,
+        client_id      TEXT NOT NULL,
+        person         TEXT,
+        grant_id       TEXT,
+        upstream       TEXT NOT NULL,
+        tool           TEXT NOT NULL,
+        rules          TEXT NOT NULL,      -- JSON
+        rules_digest   BLOB NOT NULL,
+        terms          TEXT NOT NULL,      -- JSON
+        call           BLOB,               -- sealed; NULL once erased
+        result         BLOB,               -- sealed
+        created_at     INTEGER NOT NULL,
+        expires_at     INTEGER NOT NULL,
+        valid_for      INTEGER NOT NULL,
+        decided_at     INTEGER,
+        usable_until   INTEGER,
+        consumed_at    INTEGER,
+        consumer       TEXT,
+        ended_at       INTEGER,
+        received_at    INTEGER,
+        waited_for_until INTEGER NOT NULL,
+        task_until     INTEGER,
+        note           TEXT,
+        change         INTEGER NOT NULL
+    ) STRICT;
+    CREATE INDEX approvals_by_digest ON approvals (digest, created_at);
+    CREATE INDEX approvals_by_state  ON approvals (state, created_at);
+    CREATE INDEX approvals_by_change ON approvals (change);
+    CREATE INDEX approvals_by_end    ON approvals (ended_at);
+    -- The number of the last change; it only grows, also when rows are forgotten.
+    CREATE TABLE approval_changes (last INTEGER NOT NULL) STRICT;
+    INSERT INTO approval_changes VALUES (0);
+    CREATE TABLE approval_decisions (
+        approval TEXT NOT NULL REFERENCES approvals (id) ON DELETE CASCADE,
+        person   TEXT NOT NULL,
+        approves INTEGER NOT NULL,
+        via      TEXT NOT NULL,
+        at       INTEGER NOT NULL,
+        mark     BLOB NOT NULL,
+        PRIMARY KEY (approval, person)
+    ) STRICT, WITHOUT ROWID;
+    -- Webhooks that are to be told of a held call. What is sent is made from the call each time.
+    CREATE TABLE notices (
+        id            TEXT PRIMARY KEY,    -- the webhook-id
+        approval      TEXT NOT NULL REFERENCES approvals (id) ON DELETE CASCADE,
+        hook          TEXT NOT NULL,
+        nonce         TEXT NOT NULL,
+        state         TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'delivered', 'dead')),
+        attempts      INTEGER NOT NULL DEFAULT 0,
+        next_at       INTEGER NOT NULL,
+        claimed_until INTEGER NOT NULL DEFAULT 0,   -- a process is sending it right now
+        last_error    TEXT,
+        created_at    INTEGER NOT NULL,
+        ended_at      INTEGER
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX notices_by_time     ON notices (state, next_at);
+    CREATE INDEX notices_by_approval ON notices (approval);
+    -- Decisions that webhooks have sent, by their webhook-id: one that comes again changes nothing.
+    CREATE TABLE heard_webhooks (
+        hook     TEXT NOT NULL,
+        id       TEXT NOT NULL,
+        heard_at INTEGER NOT NULL,
+        PRIMARY KEY (hook, id)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX heard_webhooks_by_time ON heard_webhooks (heard_at);
+",
 ];
 
 /// Brings the file to the latest schema, in one transaction.
@@ -171,7 +245,7 @@ mod tests {
 
         assert_eq!(
             refused.to_string(),
-            "the store has schema 99, and this program knows schemas up to 3; run the version that wrote it"
+            "the store has schema 99, and this program knows schemas up to 4; run the version that wrote it"
         );
     }
 
@@ -181,6 +255,6 @@ mod tests {
         migrate(&mut connection).unwrap();
         migrate(&mut connection).unwrap();
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap();
-        assert_eq!(version, 3);
+        assert_eq!(version, 4);
     }
 }
