@@ -12,6 +12,8 @@
 mod call;
 mod decide;
 mod terms;
+#[cfg(test)]
+mod tests;
 mod vault;
 mod watch;
 
