@@ -6,7 +6,7 @@
 use super::terms::must_be_pending;
 use super::{Approvals, Error, People, Proof, Refused, Terms, ms};
 use crate::audit::{Decision, Durability, Event, Kind, Subject, Who};
-use crate::store::{Approval, ApprovalDecision, ApprovalState as State, Judge, Move};
+use crate::store::{Approval, ApprovalDecision, ApprovalState as State, Move, Step};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,8 +75,6 @@ impl Approvals {
             self.refused(id, None, &Refused::Unknown, decider);
             return Ok(Err(Refused::Unknown));
         };
-        // What is not written down does not happen.
-        self.0.audit.record(decided(&known, verdict, reason, decider), Durability::Synced).await?;
         let mut decision = ApprovalDecision {
             person: decider.person.into(),
             approves,
@@ -85,24 +83,16 @@ impl Approvals {
             mark: [0; 32],
         };
         decision.mark = self.mark(&known, &decision);
-        let (this, digest, people, proof) = (self.clone(), *digest, Arc::clone(&decider.people), decider.proof);
-        let person = decider.person.to_owned();
-        let judge: Judge<Refused> = Box::new(move |approval: &Approval, before: &[ApprovalDecision]| {
-            must_be_pending(approval, now_ms)?;
-            if approval.digest != digest {
-                return Err(Refused::Digest);
-            }
-            let terms = Terms::read(&approval.terms).ok_or(Refused::Unknown)?;
-            let groups = people(&person).ok_or(Refused::NotEntitled)?;
-            terms.admit(&approval.requester, &person, &groups, proof, approves)?;
-            if before.iter().any(|said| *said.person == *person) {
-                return Err(Refused::Twice);
-            }
-            let theirs: Vec<_> = before.iter().filter(|said| this.is_marked(approval, said)).cloned().collect();
-            Ok(terms.step(&person, approves, &theirs, &people))
-        });
+        let judge = self.judge(decision.clone(), *digest, decider);
+        // Looked at first, so that what is written down as said is, but for a race, what counts.
+        if let Err(refusal) = judge(&known, &self.0.store.approval_decisions(id).await?) {
+            self.refused(id, Some(&known), &refusal, decider);
+            return Ok(Err(refusal));
+        }
+        // What is not written down does not happen.
+        self.0.audit.record(decided(&known, verdict, reason, decider), Durability::Synced).await?;
         let note = reason.filter(|_| !approves).map(str::to_owned);
-        let outcome = match self.0.store.decide_approval(id, decision, note, judge).await? {
+        let outcome = match self.0.store.decide_approval(id, decision, note, Box::new(judge)).await? {
             None => Err(Refused::Unknown),
             Some(outcome) => outcome,
         };
@@ -124,6 +114,31 @@ impl Approvals {
         }
     }
 
+    /// Whether `decision` counts, and what it makes of the call: asked within the store's transaction.
+    fn judge(
+        &self,
+        decision: ApprovalDecision,
+        digest: [u8; 32],
+        decider: &Decider<'_>,
+    ) -> impl Fn(&Approval, &[ApprovalDecision]) -> Result<Step, Refused> + Send + use<> {
+        let (this, people, proof) = (self.clone(), Arc::clone(&decider.people), decider.proof);
+        move |approval, before| {
+            let ApprovalDecision { person, approves, at_ms, .. } = &decision;
+            must_be_pending(approval, *at_ms)?;
+            if approval.digest != digest {
+                return Err(Refused::Digest);
+            }
+            let terms = Terms::read(&approval.terms).ok_or(Refused::Unknown)?;
+            let groups = people(person).ok_or(Refused::NotEntitled)?;
+            terms.admit(&approval.requester, person, &groups, proof, *approves)?;
+            if before.iter().any(|said| said.person == *person) {
+                return Err(Refused::Twice);
+            }
+            let theirs: Vec<_> = before.iter().filter(|said| this.is_marked(approval, said)).cloned().collect();
+            Ok(terms.step(person, *approves, &theirs, &people))
+        }
+    }
+
     /// Asks for a decision anew on a call that was denied. Only who could decide on it may.
     ///
     /// # Errors
@@ -140,7 +155,12 @@ impl Approvals {
                 .decided_at_ms
                 .map(|decided_ms| now_ms.saturating_add(known.expires_at_ms.saturating_sub(decided_ms).max(0))),
         };
-        self.step(id, decider, "reopened", |known, decider| self.entitled(known, decider), step).await
+        // Once it is over, the same call can be asked for anew, and may have been.
+        let may = |known: &Approval, decider: &Decider<'_>| match known.state {
+            State::Denied if known.expires_at_ms <= now_ms => Err(Refused::Decided(State::Expired.as_str())),
+            _ => self.entitled(known, decider),
+        };
+        self.step(id, decider, "reopened", may, step).await
     }
 
     /// Says what became of a call whose process ended while it ran.

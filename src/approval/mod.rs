@@ -13,6 +13,8 @@ mod call;
 mod decide;
 mod render;
 mod terms;
+#[cfg(test)]
+mod tests;
 mod vault;
 mod watch;
 
@@ -208,7 +210,13 @@ impl Approvals {
         let held = self.0.store.hold(new, notices.collect(), ask.most_pending, ms(ask.keep_result)).await?;
         match held {
             Holding::TooMany => Err(Error::TooMany),
-            Holding::Known(known) => Ok(*known),
+            Holding::Known(known) => {
+                if known.state == State::Pending && known.waited_for_until_ms <= now_ms {
+                    let until_ms = now_ms.saturating_add(watch::ATTENDED_MS);
+                    self.0.store.attend_approvals(vec![Arc::clone(&known.id)], until_ms).await?;
+                }
+                Ok(*known)
+            }
             Holding::New(new) => {
                 let event = Event {
                     request: Some(ask.request),

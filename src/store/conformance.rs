@@ -1,11 +1,13 @@
 //! What every backend must do, whatever it is made of. Each case gets an empty store through two handles, `here` and
 //! `there`: clones, or two processes that share one file or server.
 
+mod approvals;
 mod clients;
 mod codes;
 mod documents;
 mod refresh_tokens;
 
+pub(crate) use approvals::*;
 pub(crate) use clients::*;
 pub(crate) use codes::*;
 pub(crate) use documents::*;
@@ -41,6 +43,15 @@ macro_rules! suite {
             a_removed_client_takes_its_grants_with_it, an_assertion_is_used_once_by_whoever_is_first,
             a_document_reads_back_as_it_was_last_fetched, documents_have_an_end_and_the_oldest_go_first,
             a_purge_takes_old_documents_of_clients_without_a_grant,
+            a_held_call_reads_back_whole_and_is_one_however_often_it_is_asked_for,
+            one_principal_has_so_many_undecided_calls_and_no_more, a_word_that_does_not_count_changes_nothing,
+            words_are_counted_and_the_last_needed_one_decides,
+            a_denial_is_in_force_for_as_long_as_the_call_could_have_waited, a_reopened_call_begins_anew,
+            an_approval_is_used_once_and_in_time, of_many_at_once_one_uses_an_approval,
+            a_result_goes_to_one_and_waits_for_so_long,
+            what_ran_when_its_process_ended_is_found_and_never_used_again, what_runs_out_is_ended_once,
+            changes_are_seen_by_every_process_in_order, what_is_old_is_erased_then_forgotten,
+            that_somebody_waits_is_no_change,
         );
     };
     (@cases $backend:ident, $open:expr, $($case:ident),+ $(,)?) => {
