@@ -123,7 +123,7 @@ impl Call {
         self.member("requestState").and_then(Node::as_str).map(std::borrow::Cow::into_owned)
     }
 
-    fn member(&self, name: &str) -> Option<Node<'_>> {
+    pub(super) fn member(&self, name: &str) -> Option<Node<'_>> {
         Node::of(&self.text, Span::whole(&self.text)).get(name)
     }
 }

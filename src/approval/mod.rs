@@ -11,12 +11,16 @@
 
 mod call;
 mod decide;
+mod render;
 mod terms;
+#[cfg(test)]
+mod tests;
 mod vault;
 mod watch;
 
 pub use call::{Call, Parts, hex};
 pub use decide::{Decided, Decider, Place, Verdict};
+pub use render::{Key, Rendered, Row};
 pub use terms::{Finding, People, Proof, Refused, Terms};
 pub use watch::Waiter;
 

@@ -152,6 +152,14 @@ impl Audit {
         Ok(Audit(Arc::new(Open { queue, flood: Flood::new(), is_strict, writer: Mutex::new(Some(thread)) })))
     }
 
+    /// A log that takes no record, for who only reads what others do: what has to be recorded first is refused.
+    pub fn closed(clock: Clock) -> Audit {
+        let queue = Queue::new(clock, 0);
+        queue.close();
+        let (flood, is_strict) = (Flood::new(), AtomicBool::new(true));
+        Audit(Arc::new(Open { queue: Arc::new(queue), flood, is_strict, writer: Mutex::new(None) }))
+    }
+
     /// Writes `event` and returns its `seq` once it is as certain as `durability` asks.
     /// A caller that stops waiting takes nothing back: the record is written all the same.
     pub async fn record(&self, event: Event<'_>, durability: Durability) -> Result<u64, Unavailable> {

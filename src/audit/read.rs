@@ -10,14 +10,16 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
-/// All records of the request, in the order of the segments.
-pub fn of_request(directory: &Directory, request: &str) -> Result<Vec<String>, Error> {
+/// All records of the request, or of the held call with this id: those of every request, decision and webhook it had.
+/// In the order of the segments.
+pub fn of_request(directory: &Directory, id: &str) -> Result<Vec<String>, Error> {
     // A quote inside a value is escaped, so that these bytes are the key and nothing else.
-    let wanted = format!(",\"request\":\"{}\"", escaped(request));
+    let (request, approval) =
+        (format!(",\"request\":\"{}\"", escaped(id)), format!(",\"approval\":\"{}\"", escaped(id)));
     let mut found = Vec::new();
     for name in directory.segments()? {
         read(directory, &name, 0, |line| {
-            if line.contains(&wanted) {
+            if line.contains(&request) || line.contains(&approval) {
                 found.push(line);
             }
         })?;

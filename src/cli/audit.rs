@@ -19,9 +19,9 @@ pub(super) enum AuditCommand {
         #[arg(short, long)]
         follow: bool,
     },
-    /// Print all records of one request, for people.
+    /// Print all records of one request or one held call, for people.
     Show {
-        /// Its id, as in the answer's `X-Request-Id`.
+        /// The request's id, as in the answer's `X-Request-Id`, or the held call's (`h_…`).
         request: String,
     },
     /// Check that nothing was changed, removed, added or reordered.
@@ -69,7 +69,7 @@ fn tail(directory: &Directory, n: usize, is_followed: bool, out: &mut dyn Write)
 fn show(directory: &Directory, request: &str, out: &mut dyn Write) -> anyhow::Result<()> {
     let lines = audit::of_request(directory, request)?;
     if lines.is_empty() {
-        bail!("no record of request `{}`", escaped(request));
+        bail!("no record of `{}`", escaped(request));
     }
     for line in lines {
         let record: Value =
@@ -128,7 +128,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
 
 /// What `show` prints below the first line.
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 25] = [
     "principal",
     "peer",
     "route",
@@ -138,6 +138,9 @@ const KEYS: [&str; 22] = [
     "decision",
     "rules",
     "code",
+    "approval",
+    "digest",
+    "via",
     "snapshot",
     "arguments_sha256",
     "body_bytes",
@@ -232,7 +235,7 @@ mod tests {
 
         let error = printed(AuditCommand::Show { request }, &directory).expect_err("unknown");
 
-        assert_eq!(error.to_string(), "no record of request `r_`");
+        assert_eq!(error.to_string(), "no record of `r_`");
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 it did not work, 2 the command line or the configuration is wrong.
 
+mod approvals;
 mod audit;
 mod check;
 mod clients;
@@ -56,6 +57,9 @@ enum Command {
     /// OAuth clients.
     #[command(subcommand)]
     Clients(clients::ClientsCommand),
+    /// Calls that are held for a person.
+    #[command(subcommand)]
+    Approvals(approvals::ApprovalsCommand),
     /// Read and verify the audit log.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -114,6 +118,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Clients(command) => context::with(&file, async |context| clients::run(command, context).await),
+        Command::Approvals(command) => context::with(&file, async |context| approvals::run(command, context).await),
         Command::Audit(command) => {
             let loaded = config::read(&file)?;
             audit::run(command, &loaded.resolve(&loaded.config.data_dir)).map(|()| ExitCode::SUCCESS)

@@ -3,7 +3,7 @@
 //! What a page shows stands here as a struct; how it looks, in the `.html` file of the same name and in `style.css`.
 //! No page needs a script, and none loads anything from elsewhere. What clients say of themselves goes through `text`.
 
-mod text;
+pub(crate) mod text;
 
 use askama::Template;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};

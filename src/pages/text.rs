@@ -13,8 +13,11 @@ const TAIL: usize = 40;
 /// Accents on one letter; Vietnamese and Hebrew have two or three.
 const MOST_MARKS: usize = 3;
 
+/// Spaces in a row that are shown as such; more could push what follows out of sight.
+const MOST_SPACES: usize = 40;
+
 /// `text` with every character that cannot be seen written as `⟦U+202E⟧`, and every space as a plain one.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut n_marks = 0_usize;
     let mut before = ' ';
@@ -33,7 +36,7 @@ pub(super) fn shown(text: &str) -> String {
 }
 
 /// What something calls itself, short enough to stand in a sentence.
-pub(super) fn name(text: &str) -> String {
+pub(crate) fn name(text: &str) -> String {
     // The rest would be cut anyway, and may be long.
     let text: String = text.trim().chars().take(LONGEST_NAME + 1).collect();
     if text.is_empty() {
@@ -48,7 +51,7 @@ pub(super) fn name(text: &str) -> String {
 }
 
 /// An id, a URL, a scope: of a long one, its beginning and its end.
-pub(super) fn address(text: &str) -> String {
+pub(crate) fn address(text: &str) -> String {
     let n = text.chars().count();
     if n <= HEAD + TAIL {
         return shown(text);
@@ -56,6 +59,69 @@ pub(super) fn address(text: &str) -> String {
     let head: String = text.chars().take(HEAD).collect();
     let tail: String = text.chars().skip(n - TAIL).collect();
     format!("{} … {}", shown(&head), shown(&tail))
+}
+
+/// `text` so that nothing else could be shown like it, in lines: as [`shown`], and what could stand for something else is
+/// named as well: the bracket of such names, spaces that are no plain ones, and plain ones where nobody sees how many there
+/// are. Each line break is named before it breaks the line.
+pub(crate) fn exact(text: &str) -> String {
+    exactly(text, "⟦U+000A⟧\n")
+}
+
+/// [`exact`], in one line.
+pub(crate) fn exact_line(text: &str) -> String {
+    exactly(text, "⟦U+000A⟧")
+}
+
+fn exactly(text: &str, line_break: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut n_marks = 0_usize;
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        n_marks = if is_mark(c) { n_marks.saturating_add(1) } else { 0 };
+        match c {
+            '\n' => out.push_str(line_break),
+            ' ' => {
+                let mut n: usize = 1;
+                while rest.next_if_eq(&' ').is_some() {
+                    n = n.saturating_add(1);
+                }
+                let is_at_an_end = rest.peek().is_none_or(|next| *next == '\n');
+                push_spaces(&mut out, n, is_at_an_end);
+            }
+            c if is_unseen(c) || n_marks > MOST_MARKS || c.is_whitespace() || c == '⟦' => out.push_str(&named(c)),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn push_spaces(out: &mut String, n: usize, is_at_an_end: bool) {
+    match n {
+        n if n > MOST_SPACES => out.push_str(&format!("⟦U+0020 ×{n}⟧")),
+        1 if is_at_an_end => out.push_str(&named(' ')),
+        n if is_at_an_end => out.push_str(&format!("⟦U+0020 ×{n}⟧")),
+        n => out.extend(std::iter::repeat_n(' ', n)),
+    }
+}
+
+/// Whether a word in `text` has letters of Latin beside letters of an alphabet that looks like it: Greek, Cyrillic,
+/// Armenian, Cherokee and others (UTS #39 §5.2). Most such words mean to be read as another one.
+pub(crate) fn mixes_scripts(text: &str) -> bool {
+    let words = text.split(|c: char| !c.is_alphabetic());
+    words.filter(|word| !word.is_ascii()).any(|word| word.chars().any(is_latin) && word.chars().any(is_lookalike))
+}
+
+fn is_latin(c: char) -> bool {
+    c.is_ascii_alphabetic() || matches!(c, '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}')
+}
+
+fn is_lookalike(c: char) -> bool {
+    matches!(c,
+        '\u{250}'..='\u{2af}' | '\u{370}'..='\u{3ff}' | '\u{400}'..='\u{52f}' | '\u{530}'..='\u{58f}'
+        | '\u{10a0}'..='\u{10ff}' | '\u{13a0}'..='\u{13ff}' | '\u{1d00}'..='\u{1d7f}' | '\u{1f00}'..='\u{1fff}'
+        | '\u{2100}'..='\u{214f}' | '\u{2c80}'..='\u{2cff}' | '\u{a640}'..='\u{a69f}' | '\u{ab70}'..='\u{abbf}'
+        | '\u{ff21}'..='\u{ff5a}' | '\u{1d400}'..='\u{1d7ff}')
 }
 
 fn named(c: char) -> String {
@@ -105,6 +171,36 @@ mod tests {
             assert_eq!(shown(text), expected, "{text:?}");
         }
         assert_eq!(shown(&format!("Z{}", "\u{336}".repeat(5))), format!("Z{}⟦U+0336⟧⟦U+0336⟧", "\u{336}".repeat(3)));
+    }
+
+    #[test]
+    fn what_is_shown_exactly_could_be_nothing_else() {
+        let cases = [
+            ("rm -rf /", "rm -rf /"),
+            ("a\nb", "a⟦U+000A⟧\nb"),
+            ("a\r\nb", "a⟦U+000D⟧⟦U+000A⟧\nb"),
+            ("⟦U+202E⟧", "⟦U+27E6⟧U+202E⟧"),
+            ("end \nend  ", "end⟦U+0020⟧⟦U+000A⟧\nend⟦U+0020 ×2⟧"),
+            ("\u{a0}\u{3000}", "⟦U+00A0⟧⟦U+3000⟧"),
+            ("    indented", "    indented"),
+            ("\u{1b}[2J", "⟦U+001B⟧[2J"),
+            ("Łódź", "Łódź"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(exact(text), expected, "{text:?}");
+            assert_eq!(exact_line(text), expected.replace('\n', ""), "{text:?}");
+        }
+        assert_eq!(exact(&format!("a{}b", " ".repeat(2000))), "a⟦U+0020 ×2000⟧b");
+    }
+
+    #[test]
+    fn a_word_of_two_alphabets_is_seen() {
+        for text in ["p\u{430}ypal", "/home/\u{3bf}ps", "\u{ff52}m x\u{ff52}"] {
+            assert!(mixes_scripts(text), "{text:?}");
+        }
+        for text in ["paypal", "Łódź", "Привет world", "北京 x", "α and b", ""] {
+            assert!(!mixes_scripts(text), "{text:?}");
+        }
     }
 
     #[test]

@@ -1,0 +1,108 @@
+//! `portcullis approvals list`: one held call a line.
+
+use super::{ascii, readable};
+use crate::approval::hex;
+use crate::cli::context::Context;
+use crate::clock::rfc3339;
+use crate::pages::text::exact_line;
+use crate::store::{Approval, ApprovalState as State};
+use serde_json::{Value, json};
+use std::io::Write;
+
+/// What needs somebody: a decision, a caller, or a word on what became of it.
+const OPEN: [State; 4] = [State::Pending, State::Approved, State::Consumed, State::Indeterminate];
+
+/// `approvals list`.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct List {
+    /// Those that have ended as well.
+    #[arg(long)]
+    pub(super) all: bool,
+    /// As JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+pub(super) async fn run(args: &List, context: &Context<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
+    let states: &[State] = if args.all { &State::ALL } else { &OPEN };
+    let held = readable(context)?.list(states).await?;
+    let now_ms = context.clock.unix_ms();
+    if args.json {
+        let held: Vec<Value> = held.iter().map(|one| facts(one, now_ms)).collect();
+        writeln!(out, "{}", ascii(&held.into()))?;
+        return Ok(());
+    }
+    for one in &held {
+        writeln!(out, "{}", line(one, now_ms))?;
+    }
+    Ok(())
+}
+
+/// One held call in one line, its parts set apart by tabs.
+pub(super) fn line(held: &Approval, now_ms: i64) -> String {
+    let Approval { id, requester, upstream, tool, rules, .. } = held;
+    let (who, client, tool) =
+        (exact_line(&requester.subject.to_string()), exact_line(&requester.client), exact_line(tool));
+    let rules: Vec<String> = rules.iter().map(|rule| exact_line(rule)).collect();
+    format!(
+        "{id}\t{}\t{}\t{who}\t{client}\t{upstream}/{tool}\t{}",
+        state(held, now_ms).as_str(),
+        time(held),
+        rules.join(", ")
+    )
+}
+
+/// Where it stands at the moment: that its time has run out may not have been written down yet.
+pub(super) fn state(held: &Approval, now_ms: i64) -> State {
+    let is_over = match held.state {
+        State::Pending => now_ms >= held.expires_at_ms,
+        State::Approved => held.usable_until_ms.is_some_and(|until_ms| now_ms >= until_ms),
+        _ => false,
+    };
+    if is_over { State::Expired } else { held.state }
+}
+
+fn time(held: &Approval) -> String {
+    match (held.ended_at_ms, held.usable_until_ms) {
+        (Some(ended_ms), _) => format!("ended {}", rfc3339(ended_ms)),
+        (None, Some(until_ms)) if held.state == State::Approved => format!("until {}", rfc3339(until_ms)),
+        (None, _) if matches!(held.state, State::Pending | State::Denied) => {
+            format!("until {}", rfc3339(held.expires_at_ms))
+        }
+        (None, _) => format!("since {}", rfc3339(held.consumed_at_ms.unwrap_or(held.created_at_ms))),
+    }
+}
+
+/// What programs are told of a held call, without what it holds.
+pub(super) fn facts(held: &Approval, now_ms: i64) -> Value {
+    let requester = &held.requester;
+    let time = |ms: Option<i64>| ms.map(rfc3339);
+    json!({
+        "id": &*held.id,
+        "state": state(held, now_ms).as_str(),
+        "digest": hex(&held.digest),
+        "upstream": &*held.upstream,
+        "tool": &*held.tool,
+        "requester": {
+            "issuer": &*requester.issuer,
+            "subject": requester.subject.to_string(),
+            "client": &*requester.client,
+            "person": requester.person.as_deref(),
+        },
+        "rules": held.rules.iter().map(|rule| &**rule).collect::<Vec<_>>(),
+        "created_at": rfc3339(held.created_at_ms),
+        "expires_at": rfc3339(held.expires_at_ms),
+        "valid_for_s": held.valid_for_ms / 1000,
+        "decided_at": time(held.decided_at_ms),
+        "usable_until": time(held.usable_until_ms),
+        "consumed_at": time(held.consumed_at_ms),
+        "ended_at": time(held.ended_at_ms),
+        "is_caller_waiting": is_waited_for(held, now_ms),
+        "note": held.note,
+    })
+}
+
+/// Whether an approval would run it at once.
+pub(super) fn is_waited_for(held: &Approval, now_ms: i64) -> bool {
+    held.waited_for_until_ms > now_ms || held.task_until_ms.is_some_and(|until_ms| until_ms > now_ms)
+}
