@@ -1,1 +1,3 @@
 //! Held calls: what waits for a person runs exactly once, exactly as approved, by the word of the right one.
+
+mod memory;
