@@ -6,7 +6,7 @@ use super::refusal::Refusal;
 use super::request::{Page, RedirectError};
 use crate::pages::{self, Message};
 use crate::snapshot::Snapshot;
-use crate::store;
+
 use crate::web::Caller;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -83,7 +83,7 @@ pub(super) fn too_many(caller: &Caller, wait: Duration) -> Response {
 }
 
 /// Something of ours does not work.
-pub(super) fn unavailable(caller: &Caller, error: &store::Error) -> Response {
+pub(super) fn unavailable(caller: &Caller, error: &dyn std::error::Error) -> Response {
     tracing::error!(%error, request = caller.request, "the store failed a page");
     unavailable_page(caller)
 }

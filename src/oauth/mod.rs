@@ -19,6 +19,7 @@ mod error_pages;
 mod fetches;
 mod form;
 mod grants;
+mod holds;
 mod introspect;
 mod jwks;
 mod login;
@@ -42,6 +43,7 @@ mod successor;
 mod tests;
 mod token;
 
+use crate::approval::Approvals;
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::fetch::Fetcher;
@@ -81,6 +83,8 @@ pub struct Given {
     pub clock: Clock,
     /// The record of what was decided.
     pub audit: Audit,
+    /// Calls that wait for a person.
+    pub approvals: Approvals,
     /// Gets the documents of clients.
     pub fetcher: Fetcher,
     /// What signs the small things that browsers keep for us.
@@ -95,6 +99,7 @@ pub struct Shared {
     store: Store,
     clock: Clock,
     audit: Audit,
+    approvals: Approvals,
     /// What clients say of themselves at their own URLs.
     documents: Arc<Documents>,
     /// How fast clients may register.
@@ -122,6 +127,7 @@ impl Shared {
             store: given.store,
             clock: given.clock,
             audit: given.audit,
+            approvals: given.approvals,
             documents: Arc::new(Documents::new(given.fetcher)),
             registrations: Arc::default(),
             signing: Arc::new(given.signing),
@@ -148,6 +154,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/login", get(login::get).post(login::post))
         .route("/logout", post(login::log_out))
         .route("/grants", get(grants::get).post(grants::post))
+        .route("/holds/{id}", get(holds::get).post(holds::post))
         .route("/setup", get(setup::get).post(setup::post))
         .route(pages::STYLE_PATH, get(|| async { pages::style() }))
         .route(pages::ICON_PATH, get(|| async { pages::icon() }))
