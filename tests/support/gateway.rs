@@ -301,6 +301,17 @@ impl Gateway {
         self.server.wait()
     }
 
+    /// Waits until it has died of itself, and starts it again on the same folder, without the environment it had.
+    #[track_caller]
+    pub(crate) fn restart_after_death(mut self) -> Gateway {
+        self.has_stopped = true;
+        self.server.wait();
+        let empty = Launch { dir: TempDir::new().expect("a temporary folder"), env: Vec::new() };
+        let mut launch = std::mem::replace(&mut self.launch, empty);
+        launch.env.clear();
+        launch.start()
+    }
+
     /// Kills it without a warning and starts it again on the same folder (and, with `listen: 127.0.0.1:0`, another port).
     #[track_caller]
     pub(crate) fn crash_and_restart(mut self) -> Gateway {

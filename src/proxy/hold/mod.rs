@@ -13,6 +13,7 @@ mod release;
 mod rounds;
 mod run;
 mod say;
+mod session;
 mod stand_in;
 pub(super) mod tasks;
 mod wait;

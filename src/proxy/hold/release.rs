@@ -97,6 +97,7 @@ impl Caller<'_> {
         let definitions = fetched.map_err(|error| {
             End::from(failed(gateway, &route, self.received.call.id.as_ref(), &error).say_first(say::NOT_RELEASED))
         })?;
+        self.ping(exchange, &route).await?;
         let used_up = self.use_up(approval, &kept, &route, &definitions, exchange.id.as_str()).await?;
         let (snapshot, consumed, permit) = used_up;
         let headers = forward::headers(exchange, &route, self.received);
