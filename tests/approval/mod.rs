@@ -1,3 +1,5 @@
 //! Held calls: what waits for a person runs exactly once, exactly as approved, by the word of the right one.
 
+mod decide;
 mod memory;
+mod waiting;

@@ -25,6 +25,9 @@ pub(super) const NOT_RELEASED: &str = "This call is approved and did not run: wh
                                        what its server offers now. Its approval stays; call again with exactly the same \
                                        arguments. What went wrong:";
 pub(super) const BUSY: &str = "This call did not run: others make the same call at the same time. Call again.";
+const UNKNOWN: &str = "Nobody knows whether this call ran: the gateway ended while it was running. It is not run again, and the \
+                       same call is refused, until one of its approvers has said what became of it. Find out before you do \
+                       anything like it.";
 pub(super) const AGAIN: &str = "call again with exactly the same arguments";
 
 /// A number that nobody could be sure of.
@@ -69,47 +72,32 @@ fn told(approval: &Approval) -> (Code, String) {
             Code::Held,
             format!("This call is approved and has not run yet (held call {id}). To run it, {AGAIN} before {until}."),
         ),
-        State::Consumed => {
-            let text = format!(
+        State::Consumed => (
+            Code::ApprovalRunning,
+            format!(
                 "This call was approved and runs; it has not answered yet (held call {id}). Do not change it: {AGAIN} to \
                  get its result, which does not run it a second time."
-            );
-            (Code::ApprovalRunning, text)
-        }
-        State::Denied => {
-            let text = format!(
+            ),
+        ),
+        State::Denied => (
+            Code::ApprovalDenied,
+            format!(
                 "This call was denied by a person and did not run (held call {id}). Reason: {note}. The same call stays \
                  refused until {until}."
-            );
-            (Code::ApprovalDenied, text)
-        }
-        State::Expired => {
-            let text = format!("This call did not run (held call {id}): {note}. To ask again, {AGAIN}.");
-            (Code::ApprovalExpired, text)
-        }
-        State::Withdrawn => {
-            let text = format!("This call did not run (held call {id}): {note}. To ask again, {AGAIN}.");
-            (Code::ApprovalWithdrawn, text)
-        }
-        State::Invalidated => {
-            let text = format!(
-                "This call did not run (held call {id}): its approval is void, because {note}. To ask for a new one, {AGAIN}."
-            );
-            (Code::ApprovalInvalidated, text)
-        }
-        State::Indeterminate => {
-            let text = format!(
-                "Nobody knows whether this call ran (held call {id}): the gateway ended while it was running. It is not \
-                 run again, and the same call is refused, until one of its approvers says what became of it. Find out \
-                 before you do anything like it."
-            );
-            (Code::ApprovalIndeterminate, text)
-        }
+            ),
+        ),
+        State::Expired => (Code::ApprovalExpired, ended(id, note)),
+        State::Withdrawn => (Code::ApprovalWithdrawn, ended(id, note)),
+        State::Invalidated => (Code::ApprovalInvalidated, ended(id, &format!("its approval is void, because {note}"))),
+        State::Indeterminate => (Code::ApprovalIndeterminate, format!("{UNKNOWN} (Held call {id}.)")),
         State::Completed | State::Failed => {
-            let text = format!("This call came to its end without an answer (held call {id}): {note}.");
-            (Code::ApprovalFailed, text)
+            (Code::ApprovalFailed, format!("This call came to its end without an answer (held call {id}): {note}."))
         }
     }
+}
+
+fn ended(id: &str, note: &str) -> String {
+    format!("This call did not run (held call {id}): {note}. To ask anew, {AGAIN}.")
 }
 
 fn pending(approval: &Approval, until: &str) -> String {
