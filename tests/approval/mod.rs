@@ -1,5 +1,6 @@
 //! Held calls: what waits for a person runs exactly once, exactly as approved, by the word of the right one.
 
+mod clients;
 mod decide;
 mod exactly_this;
 mod memory;
