@@ -1,6 +1,6 @@
 //! A held call in rounds (MCP 2026-07-28): a page to show, a state to bring back, and nothing gained by either.
 
-use super::super::decide::{all, approve, deny, id, only, wait_for_held, wait_for_state};
+use super::super::decide::{all, approve, config_with, deny, id, only, wait_for_held, wait_for_state};
 use super::{shows_pages, start};
 use crate::support::agent::{Agent, Answer};
 use crate::support::gateway::Gateway;
@@ -45,7 +45,7 @@ fn a_client_that_can_show_a_page_shows_it_comes_back_and_has_the_result() {
     let question = first.result()["inputRequests"][QUESTION].clone();
     assert_eq!(question["method"], "elicitation/create");
     assert_eq!(question["params"]["mode"], "url");
-    assert_eq!(question["params"]["url"], format!("http://{}/holds/{}", gateway.agent, id(&held)));
+    assert_eq!(question["params"]["url"], format!("http://localhost:8080/holds/{}", id(&held)));
     assert!(question["params"]["message"].as_str().unwrap().contains("`danger`"), "{question}");
     recorder.assert_untouched(mark);
     let answer = thread::scope(|scope| {
@@ -58,11 +58,10 @@ fn a_client_that_can_show_a_page_shows_it_comes_back_and_has_the_result() {
     let calls = recorder.calls();
     assert_eq!(calls.len(), 1);
     let params = calls[0].json()["params"].clone();
-    assert_eq!((&params["arguments"], &params["requestState"], &params["inputResponses"]), (
-        &json!({ "a": 1 }),
-        &Value::Null,
-        &Value::Null
-    ));
+    assert_eq!(
+        (&params["arguments"], &params["requestState"], &params["inputResponses"]),
+        (&json!({ "a": 1 }), &Value::Null, &Value::Null)
+    );
     assert_eq!(all(&gateway).len(), 1);
 }
 
@@ -191,7 +190,7 @@ fn a_state_of_ours_never_reaches_a_server_whatever_the_rules_have_become() {
     let agent = shows_pages(&gateway);
     let first = agent.tool("danger", json!({}));
     let rules = "- { name: all, tools: [\"up/*\"], allow: {} }";
-    gateway.rewrite(&crate::support::gateway::in_front_of(&recorder.url(), rules));
+    gateway.rewrite(&config_with(&recorder.url(), rules, ""));
     gateway.reload().success();
 
     let allowed = come_back(&agent, &json!({}), &state(&first), Some("accept"));
@@ -210,7 +209,10 @@ fn the_rounds_of_a_server_and_ours_are_kept_apart_and_its_second_is_a_call_of_it
             return Reply::mcp(request);
         }
         let ask = json!({ "q": { "method": "elicitation/create", "params": { "mode": "form", "message": "where?" } } });
-        Reply::result(request, &json!({ "resultType": "input_required", "inputRequests": ask, "requestState": "theirs" }))
+        Reply::result(
+            request,
+            &json!({ "resultType": "input_required", "inputRequests": ask, "requestState": "theirs" }),
+        )
     });
     let gateway = start(&recorder, "wait: 30s");
     let agent = shows_pages(&gateway);
