@@ -4,4 +4,5 @@ mod decide;
 mod exactly_once;
 mod exactly_this;
 mod kills;
+mod memory;
 mod waiting;
