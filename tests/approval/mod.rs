@@ -1,1 +1,4 @@
 //! Held calls: what waits for a person runs exactly once, exactly as approved, by the word of the right one.
+
+mod held;
+mod page;
