@@ -3,6 +3,8 @@
 mod decide;
 mod exactly_once;
 mod exactly_this;
+mod held;
 mod kills;
 mod memory;
+mod page;
 mod waiting;
