@@ -114,6 +114,7 @@ impl Snapshot {
         if around.previous.is_none() {
             found.extend(listener_tls(loaded));
         }
+        found.extend(crate::policy::unapprovable(&config.policy, &known, !config.identity.issuers.is_empty()));
         if let Some(policy) = &policy {
             found.extend(policy.run_tests(&config.policy.tests, |name| groups_of(&users, name)));
         }
@@ -124,7 +125,7 @@ impl Snapshot {
             return Err(loaded.locate(errors));
         };
         let public_url: Arc<str> = public_url(config, around.listening).into();
-        let mut dead_ends = crate::policy::lint(&config.policy, &known);
+        let mut dead_ends = crate::policy::lint(&config.policy);
         dead_ends.extend(crate::policy::lint_external(config));
         dead_ends.extend(identity::ownerless(config, &users));
         let server = Arc::new(AuthorizationServer::of(config, &public_url, &issuers));
