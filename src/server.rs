@@ -487,6 +487,8 @@ pub fn session_key(data_dir: &Path) -> Result<SealKey, Error> {
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let key: SealKey = crate::id::random_bytes();
+            // Commands may come before the first start.
+            files::make_private_dir(&data_dir.join("keys")).map_err(fault)?;
             files::replace(&path, &key).map_err(fault)?;
             Ok(key)
         }

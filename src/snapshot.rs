@@ -129,6 +129,7 @@ impl Snapshot {
             let admin = config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
             found.extend(listener_tls(loaded, admin, &Path::root().key("admin").key("tls")));
         }
+        found.extend(crate::policy::unapprovable(&config.policy, &known, !config.identity.issuers.is_empty()));
         if let Some(policy) = &policy {
             found.extend(policy.run_tests(&config.policy.tests, |name| groups_of(&users, name)));
         }
@@ -139,7 +140,7 @@ impl Snapshot {
             return Err(loaded.locate(errors));
         };
         let public_url: Arc<str> = public_url(config, around.listening).into();
-        let mut dead_ends = crate::policy::lint(&config.policy, &known);
+        let mut dead_ends = crate::policy::lint(&config.policy);
         dead_ends.extend(crate::policy::lint_external(config));
         dead_ends.extend(identity::ownerless(config, &users));
         let server = Arc::new(AuthorizationServer::of(config, &public_url, &issuers));

@@ -1,5 +1,7 @@
 //! Held calls: what waits for a person runs exactly once, exactly as approved, by the word of the right one.
 
+mod beside;
+mod cli;
 mod decide;
 mod exactly_once;
 mod exactly_this;

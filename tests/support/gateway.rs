@@ -108,6 +108,13 @@ impl Launch {
         process::run(command.arg("--config").arg(self.path("gateway.yaml")).args(arguments), b"")
     }
 
+    /// Starts a command of the program on this configuration that runs beside the test.
+    #[track_caller]
+    pub(crate) fn spawn(&self, name: &str, arguments: &[&str]) -> Server {
+        let mut command = self.portcullis();
+        Server::spawn(name, command.arg("--config").arg(self.path("gateway.yaml")).args(arguments))
+    }
+
     fn portcullis(&self) -> std::process::Command {
         let mut command = process::command(env!("CARGO_BIN_EXE_portcullis"));
         command.current_dir(self.dir.path()).envs(self.env.iter().map(|(name, value)| (name, value)));
