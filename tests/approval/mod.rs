@@ -2,6 +2,7 @@
 
 mod beside;
 mod cli;
+mod clients;
 mod decide;
 mod exactly_once;
 mod exactly_this;
