@@ -5,4 +5,5 @@ mod exactly_once;
 mod exactly_this;
 mod kills;
 mod memory;
+mod runs;
 mod waiting;
