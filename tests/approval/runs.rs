@@ -118,7 +118,8 @@ fn a_server_that_breaks_is_a_failed_run_and_says_whether_it_may_have_run() {
     let recorder = Recorder::start();
     let gateway = start(&recorder);
     let agent = gateway.agent("alice", "up");
-    let cases: [(fn(&Recorded) -> Reply, &str); 4] = [
+    type Case = (fn(&Recorded) -> Reply, &'static str);
+    let cases: [Case; 4] = [
         (|_| Reply::close(), "upstream.lost"),
         (|_| Reply::new(503, ""), "upstream.status"),
         (|_| Reply::json("{}"), "upstream.malformed"),
