@@ -10,4 +10,5 @@ mod held;
 mod kills;
 mod memory;
 mod page;
+mod runs;
 mod waiting;
