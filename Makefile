@@ -55,8 +55,9 @@ bench-sandbox: ## What confinement adds to the start of a command, beside plain 
 	cargo build --locked --release --package portcullis-sandbox --bin confined
 	@scripts/bench-sandbox "$(CARGO_TARGET_DIR)/release/confined"
 
-demo: ## Not there yet: a held call, from webhook to result
-	@echo "make demo comes with step 5 (approvals)" >&2; exit 2
+demo: build ## A held call, from webhook to result: an agent, a browser, two people; nothing to press
+	@scripts/need bwrap
+	@scripts/demo "$(portcullis)"
 
 soak: ## Not there yet: crashes and races by the thousand
 	@echo "make soak comes with step 5 (approvals)" >&2; exit 2

@@ -17,6 +17,8 @@ pub mod cli;
 pub mod clock;
 /// `gateway.yaml`, as written.
 pub mod config;
+/// Where a test may end the process.
+pub mod fault;
 /// One small, bounded HTTP GET.
 pub mod fetch;
 /// A look at a future.

@@ -13,7 +13,7 @@ use crate::identity::{self, Change, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
 use crate::oauth;
-use crate::proxy::{Gateway, Ids, MAX_REFUSALS, Pages};
+use crate::proxy::{Gateway, Ids, MAX_REFUSALS, Pages, Releasing};
 use crate::reload::Reloader;
 use crate::secret::Secret;
 use crate::snapshot::{Snapshot, Surroundings};
@@ -268,6 +268,7 @@ impl Parts {
             seal,
             sessions,
             ids: Ids::default(),
+            releasing: Releasing::default(),
             reloads,
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             pages: Pages { router: oauth::router(pages), open_to_scripts: oauth::OPEN_TO_SCRIPTS },

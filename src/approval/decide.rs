@@ -92,6 +92,7 @@ impl Approvals {
         // What is not written down does not happen.
         self.0.audit.record(decided(&known, verdict, reason, decider), Durability::Synced).await?;
         let note = reason.filter(|_| !approves).map(str::to_owned);
+        crate::fault::point("approval.deciding");
         let outcome = match self.0.store.decide_approval(id, decision, note, Box::new(judge)).await? {
             None => Err(Refused::Unknown),
             Some(outcome) => outcome,

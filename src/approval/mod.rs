@@ -26,6 +26,7 @@ pub use watch::Waiter;
 
 use crate::audit::{Audit, Durability, Event, Kind, Subject as Named, Unavailable, Who};
 use crate::clock::Clock;
+use crate::fault;
 use crate::metrics::Metrics;
 use crate::store::{
     self, Approval, ApprovalDecision, ApprovalState as State, Holding, Move, NewNotice, Requester, Store, Subject,
@@ -128,7 +129,12 @@ pub struct Consumed {
     consumer: String,
     requester: Requester,
     tool: Arc<str>,
+    is_released: bool,
 }
+
+/// What a permit to forward is made of: there is one for each [`Consumed`].
+#[derive(Debug)]
+pub struct Release(());
 
 /// How a run ended.
 #[derive(Clone, Debug)]
@@ -207,6 +213,7 @@ impl Approvals {
             hook: hook.clone(),
             nonce: crate::id::unguessable(""),
         });
+        fault::point("approval.asking");
         let held = self.0.store.hold(new, notices.collect(), ask.most_pending, ms(ask.keep_result)).await?;
         match held {
             Holding::TooMany => Err(Error::TooMany),
@@ -218,6 +225,7 @@ impl Approvals {
                 Ok(*known)
             }
             Holding::New(new) => {
+                fault::point("approval.held");
                 let event = Event {
                     request: Some(ask.request),
                     snapshot: Some(ask.snapshot),
@@ -229,6 +237,7 @@ impl Approvals {
                         .await?;
                     return Err(why.into());
                 }
+                fault::point("approval.requested");
                 self.0.metrics.approval(&new.upstream, "requested");
                 tracing::info!(approval = %new.id, upstream = %new.upstream, tool = %new.tool, "a call waits for a person");
                 self.0.waiters.wake(&new.id);
@@ -276,9 +285,11 @@ impl Approvals {
             return Err(Unavailable::Closed.into());
         }
         let (store, now_ms) = (&self.0.store, self.0.clock.unix_ms());
+        fault::point("approval.consuming");
         let Some(taken) = store.consume_approval(&approval.id, store.process(), now_ms).await? else {
             return Ok(None);
         };
+        fault::point("approval.consumed");
         let consumed = Consumed {
             id: Arc::clone(&taken.id),
             digest: taken.digest,
@@ -286,6 +297,7 @@ impl Approvals {
             consumer: store.process().to_owned(),
             requester: taken.requester.clone(),
             tool: Arc::clone(&taken.tool),
+            is_released: false,
             call,
         };
         self.0.waiters.wake(&taken.id);
@@ -368,12 +380,12 @@ impl Approvals {
         Ok(self.0.store.receive_approval(id, self.0.clock.unix_ms()).await?)
     }
 
-    /// Ends an approval that was given for what is not so any more.
+    /// Ends an approval that was given, or would be, for what is not so any more.
     ///
     /// # Errors
     /// The store's.
     pub async fn invalidate(&self, approval: &Approval, why: &str) -> Result<bool, Error> {
-        self.end(approval, &[State::Approved], State::Invalidated, why).await
+        self.end(approval, &[State::Pending, State::Approved], State::Invalidated, why).await
     }
 
     /// Lets a task wait for a held call until then, whether or not its client is there. `None`: not any more.
@@ -441,6 +453,11 @@ impl Consumed {
     /// The held call's id.
     pub fn id(&self) -> &Arc<str> {
         &self.id
+    }
+
+    /// The right to forward it; the first time only.
+    pub fn release(&mut self) -> Option<Release> {
+        (!std::mem::replace(&mut self.is_released, true)).then_some(Release(()))
     }
 
     /// What is to be forwarded: the very bytes that were approved.

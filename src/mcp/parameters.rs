@@ -63,6 +63,15 @@ impl Parameters {
         Ok(mirrored)
     }
 
+    /// The headers that mirror `arguments`, made from them alone.
+    pub fn made_from(&self, arguments: Option<Node<'_>>) -> Vec<(HeaderName, HeaderValue)> {
+        let made = self.0.iter().filter_map(|Parameter { header, path }| {
+            let value = path.iter().try_fold(arguments?, |node, key| node.get(key))?;
+            Some((header.clone(), Mirrored::of(value)?.encoded()))
+        });
+        made.collect()
+    }
+
     /// Whether `header` mirrors an argument of this tool.
     pub fn contains(&self, header: &HeaderName) -> bool {
         self.0.iter().any(|parameter| parameter.header == *header)

@@ -33,7 +33,7 @@ impl Default for Allowance {
 }
 
 impl Allowance {
-    fn take(&mut self) -> bool {
+    pub(super) fn take(&mut self) -> bool {
         let seconds = self.since.elapsed().as_secs();
         if seconds > 0 {
             self.since += Duration::from_secs(seconds);
@@ -84,13 +84,14 @@ impl Reply<'_> {
     }
 }
 
-fn refusal_of(id: &Id, code: i64, why: &str) -> Bytes {
+/// A server's question, refused.
+pub(super) fn refusal_of(id: &Id, code: i64, why: &str) -> Bytes {
     let id = id.as_json();
     Bytes::from(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{why}"}}}}"#))
 }
 
-/// In a task of its own: the stream that brought the question must not wait for it.
-fn answer_instead(
+/// Answers a server in its client's place. In a task of its own: the stream that brought the question must not wait for it.
+pub(super) fn answer_instead(
     permits: &Arc<Semaphore>,
     upstream: &Arc<Upstream>,
     shared: &Shared,

@@ -9,7 +9,7 @@ use super::exchange::Exchange;
 use super::refuse::{Code, Refusal};
 use crate::identity::{self, Principal, Verifier};
 use crate::mcp::{Call, Verb};
-use crate::snapshot::Route;
+use crate::snapshot::{Route, Snapshot};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
@@ -48,6 +48,31 @@ pub(super) fn confirm(verifier: &Verifier, call: &Call) -> Result<(), Refusal> {
     }
     let text = "This call did not run: the gateway cannot confirm at the moment that your access was not revoked. Try again later.";
     Err(Refusal::tool_result(Code::Stale, call.id.as_ref(), call.era, text))
+}
+
+/// Who asked a while ago may still ask, and is what they are under `snapshot`: their grant was not revoked, their external
+/// token has not run out, and they are still somebody here.
+///
+/// # Errors
+/// They may not; another token may help.
+pub(super) fn renew(
+    gateway: &Gateway,
+    snapshot: &Snapshot,
+    route: &Route,
+    principal: &Principal,
+    call: &Call,
+) -> Result<Principal, Refusal> {
+    let is_over = principal.until.is_some_and(|until| until <= gateway.fetching.clock.unix_seconds());
+    let is_known = principal.is_local || snapshot.issuers.get(&principal.issuer).is_some();
+    let renewed = principal.renewed(&snapshot.users, &snapshot.clients);
+    match renewed.filter(|_| is_known && !is_over && !gateway.verifier.is_revoked(principal)) {
+        Some(renewed) => Ok(renewed),
+        None => {
+            let text = "this call did not run: the access it was made with is over";
+            let refusal = Refusal::error(Code::BadToken, call.id.as_ref(), text);
+            Err(refusal.challenge(route, Some(("invalid_token", "the access it was made with is over"))))
+        }
+    }
 }
 
 /// RFC 6750 §2.1, and nothing else: not the query, not the body, not a cookie.

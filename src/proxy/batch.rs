@@ -8,13 +8,14 @@ use super::record::{self, Outcome};
 use super::refuse::{self, Code, Refusal};
 use crate::identity::Principal;
 use crate::snapshot::Route;
+use std::sync::Arc;
 
 /// Passes each of them as if it had come alone.
 ///
 /// # Errors
 /// The client's leaving. A refusal is the answer to one message, and the others go on.
 pub(super) async fn pass(
-    gateway: &Gateway,
+    gateway: &Arc<Gateway>,
     exchange: &mut Exchange,
     route: &Route,
     principal: &Principal,

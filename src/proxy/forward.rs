@@ -51,16 +51,28 @@ pub(super) async fn send(
             _ => Method::POST,
         },
         body,
-        headers: headers(exchange, route, received),
+        headers: all_headers(exchange, route, received),
         is_repeatable: received.call.method.repeatable,
         is_lasting: matches!(verb, Verb::Stream | Verb::Listen),
     };
     gateway.metrics.decided_after(exchange.started.elapsed().as_secs_f64());
-    drop(permit);
-    let sender = Send { upstream: &route.upstream, shared: &gateway.shared };
-    let answer = exchange.while_there(pin!(sender.send(&request))).await?;
+    let answer = exchange.while_there(pin!(dispatch(gateway, route, &request, permit))).await?;
     let answer = answer.map_err(|error| failed(gateway, route, received.call.id.as_ref(), &error))?;
     Ok(Sent { answer: Some(answer), ticket })
+}
+
+/// Sends `request`, for which `permit` is given up, and waits for the head of its answer.
+///
+/// # Errors
+/// The upstream's failure.
+pub(super) async fn dispatch(
+    gateway: &Gateway,
+    route: &Route,
+    request: &Request,
+    permit: Permit,
+) -> Result<Answer, Error> {
+    drop(permit);
+    Send { upstream: &route.upstream, shared: &gateway.shared }.send(request).await
 }
 
 /// An upstream's failure, as a client gets to see it.
@@ -106,21 +118,29 @@ fn body(gateway: &Gateway, route: &Route, received: &Received, ticket: Option<&T
     Some(if edits.is_empty() { received.body.clone() } else { edits.apply().into() })
 }
 
-fn headers(exchange: &Exchange, route: &Route, received: &Received) -> Vec<(HeaderName, HeaderValue)> {
+fn all_headers(exchange: &Exchange, route: &Route, received: &Received) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = headers(exchange, route, received);
+    let resume = received.resume.as_ref().and_then(|place| HeaderValue::try_from(&place.id).ok());
+    headers.extend(resume.map(|id| (HeaderName::from_static("last-event-id"), id)));
+    if received.call.era == Era::Modern {
+        headers.extend(received.parameters.iter().cloned());
+    }
+    headers
+}
+
+/// What a call needs beside its body, without what mirrors its arguments.
+pub(super) fn headers(exchange: &Exchange, route: &Route, received: &Received) -> Vec<(HeaderName, HeaderValue)> {
     let (client, call) = (&exchange.session.req_header().headers, &received.call);
     let mut headers = Vec::with_capacity(8);
     headers.extend(exchange.facts.principal.as_ref().and_then(|who| route.upstream.about(who)));
     let version = call.version.as_ref().and_then(|version| HeaderValue::try_from(version).ok());
     headers.extend(version.map(|version| (HeaderName::from_static("mcp-protocol-version"), version)));
     headers.extend(received.session.as_ref().map(|session| (SESSION_ID, session.id.clone())));
-    let resume = received.resume.as_ref().and_then(|place| HeaderValue::try_from(&place.id).ok());
-    headers.extend(resume.map(|id| (HeaderName::from_static("last-event-id"), id)));
     for name in TRACE {
         headers.extend(client.get(&name).cloned().map(|value| (name, value)));
     }
     if call.era == Era::Modern {
         mirror(call, &mut headers);
-        headers.extend(received.parameters.iter().cloned());
     }
     headers
 }

@@ -5,7 +5,7 @@ use super::receive::Received;
 use crate::identity::Principal;
 use crate::jsonrpc::Node;
 use crate::mcp::{Object, Verb};
-use crate::policy::{self, Decision, Request};
+use crate::policy::{self, Decision, Policy, Request};
 use crate::snapshot::Route;
 
 /// Decides on `received`, for `principal`, under the configuration this exchange began with.
@@ -31,6 +31,17 @@ pub(super) fn decide(exchange: &Exchange, route: &Route, principal: &Principal, 
         Object::Resources(uris) => strictest(uris.iter().map(|uri| judge(policy::Object::Resource(uri)))),
         Object::None => Decision::unlisted(),
     }
+}
+
+/// Decides on a call of this tool under `policy`.
+pub(super) fn decide_tool(
+    policy: &Policy,
+    principal: &Principal,
+    upstream: &str,
+    tool: &str,
+    arguments: Option<Node<'_>>,
+) -> Decision {
+    policy.decide(&Request { principal, upstream, object: policy::Object::Tool(tool), arguments })
 }
 
 /// Of several, the first that is not an allow; a call that names nothing is not let through by naming nothing.

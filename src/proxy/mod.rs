@@ -33,6 +33,7 @@ use crate::approval::Approvals;
 use crate::audit::Audit;
 use crate::identity::{Fetching, Principal, Verifier};
 use crate::metrics::Metrics;
+use crate::policy::Decision;
 use crate::snapshot::{Route, Snapshot};
 use crate::upstream::{Seal, Sessions, Shared};
 use arc_swap::ArcSwap;
@@ -47,6 +48,7 @@ use route::Found;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
+pub use hold::Releasing;
 pub use ids::Ids;
 pub use route::Pages;
 
@@ -75,6 +77,8 @@ pub struct Gateway {
     pub sessions: Sessions,
     /// The ids in flight at legacy servers.
     pub ids: Ids,
+    /// The held calls that are about to run.
+    pub releasing: Releasing,
     /// Says when another configuration came into force.
     pub reloads: watch::Receiver<()>,
     /// Limits the refusals that are on their way to servers which asked what they may not.
@@ -85,7 +89,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// One call, walked through the house.
-    async fn pass(&self, exchange: &mut Exchange) -> Result<Outcome, End> {
+    async fn pass(self: &Arc<Self>, exchange: &mut Exchange) -> Result<Outcome, End> {
         let route = match route::find(exchange, &self.pages)? {
             Found::Route(route) => route,
             Found::Page => return exchange.answer_page(&self.pages.router).await,
@@ -99,7 +103,7 @@ impl Gateway {
     }
 
     async fn pass_one(
-        &self,
+        self: &Arc<Self>,
         exchange: &mut Exchange,
         route: &Route,
         principal: &Principal,
@@ -107,13 +111,17 @@ impl Gateway {
     ) -> Result<Outcome, End> {
         authenticate::confirm(&self.verifier, &received.call)?;
         let decision = inspect::decide(exchange, route, principal, received);
+        if let Decision::Held(held) = &decision {
+            // Boxed: what waits for a person is not to make every other call as large.
+            return Box::pin(hold::pass(self, exchange, route, principal, received, held)).await;
+        }
         record::decided(self, exchange, route, received, &decision).await?;
         let permit = hold::release(decision, route, &received.call)?;
         let sent = forward::send(self, exchange, route, received, permit).await?;
         reply::pass_on(self, exchange, route, principal, received, sent).await
     }
 
-    async fn serve(&self, exchange: &mut Exchange) -> Outcome {
+    async fn serve(self: &Arc<Self>, exchange: &mut Exchange) -> Outcome {
         match self.pass(exchange).await {
             Ok(outcome) => outcome,
             Err(End::Refused(refusal)) => refuse::answer(exchange, refusal).await,

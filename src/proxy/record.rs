@@ -24,6 +24,9 @@ pub(super) struct Facts {
     pub(super) accepts: Accepts,
     /// Whether a decision was recorded: then the ending is the result of a call, not a refused request.
     pub(super) is_decided: bool,
+    /// The held call it is about, and what that is bound to.
+    pub(super) approval: Option<Arc<str>>,
+    pub(super) digest: Option<[u8; 32]>,
     /// The code of the refusal, where we answered instead of the upstream.
     pub(super) code: Option<&'static str>,
     pub(super) status: u16,
@@ -41,6 +44,8 @@ impl Default for Facts {
             object: None,
             accepts: Accepts { json: true, stream: true },
             is_decided: false,
+            approval: None,
+            digest: None,
             code: None,
             status: 0,
             bytes_in: 0,
@@ -93,12 +98,43 @@ pub(super) async fn decided(
     received: &Received,
     decision: &Decision,
 ) -> Result<(), Refusal> {
+    let (word, rules) = described(decision);
+    let is_call = received.call.method.verb == Verb::CallTool;
+    let durability = if is_call { Durability::Synced } else { Durability::Written };
+    let Err(why) = write_decision(gateway, exchange, route, received, (word, rules), durability).await else {
+        return Ok(());
+    };
+    unrecorded(received, decision, &why)
+}
+
+/// Writes down that a call is held. Nothing of it goes on unless the log has more to say of it.
+pub(super) async fn held(
+    gateway: &Gateway,
+    exchange: &mut Exchange,
+    route: &Route,
+    received: &Received,
+    rules: &[Arc<str>],
+) {
+    let decision = (audit::Decision::Held, rules);
+    let written = write_decision(gateway, exchange, route, received, decision, Durability::Written).await;
+    if let Err(why) = written {
+        tracing::error!(error = %why, "the audit log cannot be written");
+    }
+}
+
+/// What cannot be written now is kept until the log can be written again.
+async fn write_decision(
+    gateway: &Gateway,
+    exchange: &mut Exchange,
+    route: &Route,
+    received: &Received,
+    (word, rules): (audit::Decision, &[Arc<str>]),
+    durability: Durability,
+) -> Result<(), Unavailable> {
     let call = &received.call;
     let arguments = call.arguments.and_then(|span| received.body.get(span.start..span.end)).map(audit::sha256);
-    let (word, rules) = described(decision);
     gateway.metrics.decision(&route.name, call.method.name, word.as_str());
     exchange.facts.is_decided = true;
-    let durability = if call.method.verb == Verb::CallTool { Durability::Synced } else { Durability::Written };
     let event = Event {
         decision: Some(word),
         rules,
@@ -106,13 +142,11 @@ pub(super) async fn decided(
         body_bytes: Some(received.body.len() as u64),
         ..event(Kind::Decision, exchange)
     };
-    let Err(why) = gateway.audit.record(event, durability).await else {
-        return Ok(());
-    };
-    unrecorded(received, decision, &why)?;
-    // It goes on all the same; the record is kept until the log can be written again.
-    gateway.audit.record_later(event);
-    Ok(())
+    let written = gateway.audit.record(event, durability).await;
+    if written.is_err() {
+        gateway.audit.record_later(event);
+    }
+    written.map(drop)
 }
 
 fn described(decision: &Decision) -> (audit::Decision, &[Arc<str>]) {
@@ -185,6 +219,7 @@ pub(super) fn ended_in_batch(gateway: &Gateway, exchange: &mut Exchange, outcome
     gateway.audit.record_later(event);
     let facts = &mut exchange.facts;
     (facts.code, facts.is_decided, facts.object) = (None, false, None);
+    (facts.approval, facts.digest) = (None, None);
     facts.method = Some("(batch)");
 }
 
@@ -207,6 +242,8 @@ fn event(kind: Kind, exchange: &Exchange) -> Event<'_> {
         method: facts.method,
         object: facts.object.as_deref(),
         snapshot: Some(&exchange.snapshot.hash),
+        approval: facts.approval.as_deref(),
+        digest: facts.digest.as_ref(),
         ..Event::new(kind)
     }
 }

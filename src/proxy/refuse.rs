@@ -25,6 +25,8 @@ struct Parts {
     status: Option<StatusCode>,
     id: Option<Id>,
     data: Vec<(&'static str, Value)>,
+    /// Of a tool result, for programs.
+    meta: Option<(&'static str, Value)>,
     challenge: Option<HeaderValue>,
     allow: Option<&'static str>,
     /// For the log only.
@@ -72,6 +74,17 @@ pub(super) enum Code {
     Unlisted,
     UnlistedResource,
     Held,
+    ApprovalRunning,
+    ApprovalDenied,
+    ApprovalExpired,
+    ApprovalWithdrawn,
+    ApprovalInvalidated,
+    ApprovalIndeterminate,
+    ApprovalFailed,
+    ApprovalTooMany,
+    ApprovalArguments,
+    ApprovalDefinition,
+    ApprovalUnavailable,
     AuditUnavailable,
     Stale,
     Upstream(&'static str),
@@ -110,6 +123,17 @@ impl Code {
             Code::Unlisted => ("policy.unlisted", 200, -32602),
             Code::UnlistedResource => ("policy.unlisted", 200, -32002),
             Code::Held => ("policy.held", 200, 31202),
+            Code::ApprovalRunning => ("approval.running", 200, 31202),
+            Code::ApprovalDenied => ("approval.denied", 200, 31403),
+            Code::ApprovalExpired => ("approval.expired", 200, 31408),
+            Code::ApprovalWithdrawn => ("approval.withdrawn", 200, 31410),
+            Code::ApprovalInvalidated => ("approval.invalidated", 200, 31409),
+            Code::ApprovalIndeterminate => ("approval.indeterminate", 200, 31409),
+            Code::ApprovalFailed => ("approval.failed", 200, 31500),
+            Code::ApprovalTooMany => ("approval.too_many", 200, 31429),
+            Code::ApprovalArguments => ("approval.arguments", 200, 31400),
+            Code::ApprovalDefinition => ("approval.definition", 200, 31404),
+            Code::ApprovalUnavailable => ("approval.unavailable", 200, 31503),
             Code::AuditUnavailable => ("audit.unavailable", 200, 31503),
             Code::Stale => ("token.stale", 200, 31503),
             Code::Upstream(name) => (name, 200, -32603),
@@ -134,6 +158,7 @@ impl Refusal {
             status: None,
             id: None,
             data: Vec::new(),
+            meta: None,
             challenge: None,
             allow: None,
             cause: None,
@@ -169,6 +194,18 @@ impl Refusal {
     /// With a member of its own in the error's `data`.
     pub(super) fn data(mut self, key: &'static str, value: Value) -> Self {
         self.0.data.push((key, value));
+        self
+    }
+
+    /// With a member of the tool result's `_meta`.
+    pub(super) fn meta(mut self, key: &'static str, value: Value) -> Self {
+        self.0.meta = Some((key, value));
+        self
+    }
+
+    /// With this before its message.
+    pub(super) fn say_first(mut self, text: &str) -> Self {
+        self.0.message = format!("{text} {}", self.0.message);
         self
     }
 
@@ -221,6 +258,9 @@ impl Parts {
                 let mut result = json!({ "content": [{ "type": "text", "text": self.message }], "isError": true });
                 if era == Era::Modern {
                     result["resultType"] = json!("complete");
+                }
+                if let Some((key, value)) = &self.meta {
+                    result["_meta"] = json!({ *key: value });
                 }
                 result
             }

@@ -18,7 +18,7 @@ use crate::jsonrpc::{self, Edits, Id, Limits, Message, Node, Response, Span};
 use crate::mcp::{self, Abilities, Era, Listing, Method, Verb};
 use crate::policy::Object;
 use crate::snapshot::Route;
-use crate::upstream::{Answer, Error, Pending, Scope, Session};
+use crate::upstream::{Answer, Error, Pending, Scope, Seal, Session};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
 use parking_lot::Mutex;
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// JSON values in one answer; its size is limited on its own.
-const MAX_NODES: usize = 4_000_000;
+pub(super) const MAX_NODES: usize = 4_000_000;
 
 /// Passes the answer on.
 ///
@@ -93,14 +93,15 @@ pub(super) struct Reply<'a> {
     has_warned: AtomicBool,
 }
 
+/// What an answer is made of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Json,
     Stream,
     Other,
 }
 
-fn kind(answer: &Answer) -> Kind {
+pub(super) fn kind(answer: &Answer) -> Kind {
     let value = answer.content_type.as_ref().and_then(|value| value.to_str().ok()).unwrap_or_default();
     match value.split(';').next().map(|kind| kind.trim().to_ascii_lowercase()).as_deref() {
         Some("application/json") => Kind::Json,
@@ -328,28 +329,33 @@ impl Reply<'_> {
         mcp::filter(text, result, listing, keep).into()
     }
 
-    /// MCP 2026-07-28, "Multi Round-Trip Requests": the state that the client is to send back leaves sealed.
     fn sealed(&self, text: Bytes, method: &Method) -> Bytes {
-        const WORD: &[u8] = b"input_required";
-        // A word that is written with escapes is not found; its state is then refused when it comes back.
-        if self.is_legacy() || !mcp::may_take_rounds(method.name) || memchr::memmem::find(&text, WORD).is_none() {
-            return text;
-        }
-        let result = whole(&text).get("result");
-        let is_a_round = result.and_then(|result| result.get("resultType")).and_then(Node::as_str);
-        let state = result.and_then(|result| result.get("requestState"));
-        let (Some("input_required"), Some(node)) = (is_a_round.as_deref(), state) else {
-            return text;
-        };
-        let Some(state) = node.as_str() else {
-            return text;
-        };
-        let object = self.received.call.object.name().unwrap_or_default();
-        let sealed = self.gateway.seal.request_state(&state, method.name, object, self.scope());
-        let mut edits = Edits::of(&text);
-        edits.replace(node, format!("\"{sealed}\""));
-        edits.apply().into()
+        let call = &self.received.call;
+        sealed(&self.gateway.seal, self.scope(), call.era, method, call.object.name().unwrap_or_default(), text)
     }
+}
+
+/// MCP 2026-07-28, "Multi Round-Trip Requests": the state that the client is to send back leaves sealed. `text` is the
+/// message that answers a call of `method` on `object`.
+pub(super) fn sealed(seal: &Seal, scope: Scope<'_>, era: Era, method: &Method, object: &str, text: Bytes) -> Bytes {
+    const WORD: &[u8] = b"input_required";
+    // A word that is written with escapes is not found; its state is then refused when it comes back.
+    if era == Era::Legacy || !mcp::may_take_rounds(method.name) || memchr::memmem::find(&text, WORD).is_none() {
+        return text;
+    }
+    let result = whole(&text).get("result");
+    let is_a_round = result.and_then(|result| result.get("resultType")).and_then(Node::as_str);
+    let state = result.and_then(|result| result.get("requestState"));
+    let (Some("input_required"), Some(node)) = (is_a_round.as_deref(), state) else {
+        return text;
+    };
+    let Some(state) = node.as_str() else {
+        return text;
+    };
+    let sealed = seal.request_state(&state, method.name, object, scope);
+    let mut edits = Edits::of(&text);
+    edits.replace(node, format!("\"{sealed}\""));
+    edits.apply().into()
 }
 
 // === impl Reply: surroundings ===

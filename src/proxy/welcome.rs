@@ -79,7 +79,8 @@ impl Welcome {
     }
 }
 
-async fn stopped(stopping: &mut ShutdownWatch) {
+/// Resolves when the gateway stops.
+pub(super) async fn stopped(stopping: &mut ShutdownWatch) {
     if stopping.wait_for(|is_stopping| *is_stopping).await.is_err() {
         // Nobody is left who could say so.
         std::future::pending::<()>().await;

@@ -1,6 +1,7 @@
 //! The kept copy of an upstream's tool definitions, and the task that keeps it fresh.
 
 use super::{Error, Shared, Upstream, Upstreams, client};
+use crate::jsonrpc::{Node, Span};
 use crate::mcp::{Era, Parameters};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -34,7 +35,8 @@ pub struct Definitions {
 pub struct Definition {
     /// The definition, byte for byte as the upstream gave it.
     pub json: Bytes,
-    /// SHA-256 of those bytes.
+    /// SHA-256 of its canonical form (RFC 8785), so that order and space alone make no other definition; of those bytes, where
+    /// it has none.
     pub digest: [u8; 32],
     /// Which arguments are mirrored into headers.
     pub parameters: Parameters,
@@ -42,7 +44,10 @@ pub struct Definition {
 
 impl Definition {
     pub(super) fn new(json: Bytes) -> Self {
-        let digest = ring::digest::digest(&ring::digest::SHA256, &json);
+        let mut canonical = Vec::with_capacity(json.len());
+        let is_canonical = Node::of(&json, Span::whole(&json)).canonical(&mut canonical).is_ok();
+        let text = if is_canonical { &canonical } else { &*json };
+        let digest = ring::digest::digest(&ring::digest::SHA256, text);
         let parameters = Parameters::of_definition(&json);
         Definition { digest: digest.as_ref().try_into().expect("SHA-256 has 32 bytes"), parameters, json }
     }

@@ -60,6 +60,19 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether it is certain that the upstream was sent nothing that it could have run.
+    pub fn is_unsent(&self) -> bool {
+        matches!(
+            self,
+            Error::Resolve { .. }
+                | Error::Connect(_)
+                | Error::Tls(_)
+                | Error::Unprocessed(_)
+                | Error::Down(_)
+                | Error::Timeout { what: "connection", .. }
+        )
+    }
+
     /// The stable code: the label in metrics, `data.code` in answers.
     pub fn code(&self) -> &'static str {
         match self {

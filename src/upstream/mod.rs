@@ -7,6 +7,7 @@ mod client;
 mod connection;
 mod definitions;
 mod dial;
+mod endpoint;
 mod error;
 mod event_id;
 mod http2;
@@ -50,6 +51,8 @@ pub struct Upstream {
     pub timeouts: Timeouts,
     /// What it may ask of its clients.
     pub may_ask: Abilities,
+    /// SHA-256 over where and how it is reached: configuration, without secrets.
+    pub endpoint: [u8; 32],
     dial: Dial,
     target: Target,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -178,6 +181,7 @@ impl Upstream {
                 total: settings.timeouts.total.duration(),
             },
             may_ask: may_ask(settings),
+            endpoint: endpoint::of_http(settings, loaded),
             dial,
             target,
             headers,
@@ -203,6 +207,7 @@ impl Upstream {
             name: name.into(),
             timeouts: Timeouts { answer: longest, idle: longest, total: longest },
             may_ask: Abilities { elicitation: false, sampling: false, roots: false },
+            endpoint: endpoint::of_sandbox(settings, loaded),
             dial: Dial::socket(name, &process.socket).map_err(|why| vec![Problem::new(at.clone(), why)])?,
             target: Target { host: HeaderValue::from_static("localhost"), path: "/mcp".to_owned() },
             headers: Vec::new(),

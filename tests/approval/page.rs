@@ -44,10 +44,8 @@ fn the_page_works_without_a_script_and_a_denial_has_its_reason() {
     let list = browser.get("/");
     assert!(list.text().contains(&path(&held)), "{}", list.text());
     let page = browser.get(&path(&held));
-    let page = browser.submit(
-        &page,
-        &[("decision", "deny"), ("reason", "use the trash"), ("password", &password_of("alice"))],
-    );
+    let page = browser
+        .submit(&page, &[("decision", "deny"), ("reason", "use the trash"), ("password", &password_of("alice"))]);
 
     assert!(page.text().contains("use the trash"), "{}", page.text());
     assert_eq!(holder.state(&held), ApprovalState::Denied);

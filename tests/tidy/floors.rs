@@ -8,7 +8,7 @@ use super::{Source, complains, none, sources};
 
 /// From the ground up. What stands on one floor may use everything below it, and nothing beside it.
 const FLOORS: &[&[&str]] = &[
-    &["clock", "glance", "secret", "id"],
+    &["clock", "fault", "glance", "secret", "id"],
     &["web", "fetch", "jsonrpc", "pages", "redirect_uri"],
     &["mcp"],
     &["config"],

@@ -1,0 +1,170 @@
+//! A caller waits for a held call, with all others who wait for the same one: for a person first, then for its answer.
+//!
+//! Nothing here decides anything. Whoever sees that it is approved tries to release it, one does, and all of them are
+//! given the answer. What ends the waiting (the client's leaving, `wait`, the gateway's stop) ends this request, not the
+//! held call.
+
+use super::super::exchange::{End, Exchange};
+use super::super::record::Outcome;
+use super::super::stream::at;
+use super::super::welcome::stopped;
+use super::Caller;
+use super::progress::{News, Progress};
+use crate::approval::Waiter;
+use crate::store::{Approval, ApprovalState as State};
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// An approved call that another caller is about to release is looked at again after this long.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Beyond the time of a call: until its end is written down and seen.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// One who waits.
+struct Waiting {
+    /// Until when for a person.
+    until: Instant,
+    /// Until when for its answer, once it runs.
+    until_answered: Option<Instant>,
+    /// Whether it was here before the end came.
+    is_attached: bool,
+    progress: Progress,
+    /// What the server says meanwhile, where this caller's request is the one that runs it.
+    news: Option<mpsc::Receiver<News>>,
+}
+
+impl Caller<'_> {
+    /// Waits for the end of `approval`, and gives its caller what came of it. `None`: it came to its end, and another
+    /// caller has its answer; this one asks anew.
+    ///
+    /// # Errors
+    /// What the caller is told instead of a result, or the client's leaving.
+    pub(super) async fn wait_out(
+        &self,
+        exchange: &mut Exchange,
+        approval: Approval,
+        wait: Option<Duration>,
+    ) -> Result<Option<Outcome>, End> {
+        let id = Arc::clone(&approval.id);
+        drop(approval);
+        let wait = wait.unwrap_or(exchange.snapshot.config.approvals.wait.duration());
+        let mut waiting = Waiting {
+            until: Instant::now() + wait,
+            until_answered: None,
+            is_attached: false,
+            progress: Progress::of(self.received),
+            news: None,
+        };
+        let mut waiter = self.approvals().wait_for(&id);
+        let ended = self.attend(exchange, &id, &mut waiter, &mut waiting).await;
+        drop(waiter);
+        if ended.is_err() {
+            self.approvals().left(&id).await;
+        }
+        ended
+    }
+
+    async fn attend(
+        &self,
+        exchange: &mut Exchange,
+        id: &Arc<str>,
+        waiter: &mut Waiter,
+        waiting: &mut Waiting,
+    ) -> Result<Option<Outcome>, End> {
+        loop {
+            let known = self.approvals().get(id).await.map_err(|error| self.unavailable(&error))?;
+            let Some(approval) = known else {
+                return Ok(None);
+            };
+            let again_at = match approval.state {
+                State::Pending if self.may_wait(exchange, waiting) => waiting.until,
+                State::Approved if !*exchange.stopping.borrow() => {
+                    waiting.news = self.release(exchange, &approval).await?;
+                    if waiting.news.is_none() && !self.may_wait(exchange, waiting) {
+                        return Err(self.told(&approval).into());
+                    }
+                    Instant::now() + LOOK_AGAIN
+                }
+                State::Consumed => {
+                    let limit = self.route.upstream.timeouts.total + SLACK;
+                    let until = *waiting.until_answered.get_or_insert_with(|| Instant::now() + limit);
+                    if until <= Instant::now() {
+                        return Err(self.told(&approval).into());
+                    }
+                    until
+                }
+                State::Completed | State::Failed => {
+                    return self.deliver(exchange, &approval, waiting.is_attached).await;
+                }
+                _ => return Err(self.told(&approval).into()),
+            };
+            waiting.is_attached = true;
+            self.pause(exchange, waiter, waiting, &approval, again_at).await?;
+        }
+    }
+
+    /// Whether its caller is kept waiting for a person: not for ever, not while the gateway stops, and not where other
+    /// messages of the same batch would wait as well.
+    fn may_wait(&self, exchange: &Exchange, waiting: &Waiting) -> bool {
+        Instant::now() < waiting.until && !*exchange.stopping.borrow() && !exchange.is_gathering()
+    }
+
+    /// Until something has changed, or it is time to look again. The client hears of us meanwhile.
+    async fn pause(
+        &self,
+        exchange: &mut Exchange,
+        waiter: &mut Waiter,
+        waiting: &mut Waiting,
+        approval: &Approval,
+        again_at: Instant,
+    ) -> Result<(), End> {
+        let is_pending = approval.state == State::Pending;
+        if exchange.may_stream && !exchange.is_streaming() && !exchange.is_gathering() {
+            exchange.begin_stream(None).await?;
+            exchange.write(Bytes::from_static(crate::mcp::sse::COMMENT)).await?;
+        }
+        let mut stopping = exchange.stopping.clone();
+        loop {
+            let about = if is_pending { "held for approval" } else { "approved, running" };
+            if exchange.is_streaming()
+                && let Some(event) = waiting.progress.ours(&format!("{about} ({})", approval.id))
+            {
+                exchange.write(event).await?;
+            }
+            let due = waiting.progress.due().filter(|_| exchange.is_streaming());
+            let news = &mut waiting.news;
+            let next = async {
+                tokio::select! {
+                    biased;
+                    () = waiter.changed() => None,
+                    () = stopped(&mut stopping), if is_pending => None,
+                    news = heard(news) => Some(Some(news)),
+                    () = at(due) => Some(None),
+                    () = tokio::time::sleep_until(again_at) => None,
+                }
+            };
+            let Some(news) = exchange.while_there(next).await? else {
+                return Ok(());
+            };
+            if let Some(event) = news.and_then(|news| waiting.progress.theirs(&news))
+                && exchange.is_streaming()
+            {
+                exchange.write(event).await?;
+            }
+        }
+    }
+}
+
+/// What the server says next; never, where it says nothing here.
+async fn heard(news: &mut Option<mpsc::Receiver<News>>) -> News {
+    if let Some(receiver) = news
+        && let Some(heard) = receiver.recv().await
+    {
+        return heard;
+    }
+    *news = None;
+    std::future::pending().await
+}
