@@ -64,6 +64,9 @@ struct OfApprovals {
     pending: IntGauge,
     waiting: IntGauge,
     decision: Histogram,
+    deliveries: IntCounterVec,
+    webhooks_waiting: IntGauge,
+    webhooks_dead: IntGauge,
 }
 
 /// From a glance at a chat to the half hour after which nobody is asked any more.
@@ -84,6 +87,14 @@ impl OfApprovals {
                 "From a call being held to the deciding word.",
                 &DECISION_SECONDS,
             ),
+            deliveries: made.counters(
+                "webhook_deliveries_total",
+                "Attempts to tell a webhook of a held call: delivered, failed (and tried again), dead (given up).",
+                &["hook", "result"],
+            ),
+            webhooks_waiting: made.gauge("webhook_waiting", "Webhooks that are still to be told of a held call."),
+            webhooks_dead: made
+                .gauge("webhook_dead", "Webhooks that could not be told of a held call, in the last day."),
         }
     }
 }
@@ -139,7 +150,7 @@ struct Wire {
     connections: IntGaugeVec,
     refused: IntCounterVec,
     certificate_expires: IntGaugeVec,
-    certificate_failed: IntGauge,
+    certificate_failed: IntGaugeVec,
 }
 
 impl Wire {
@@ -153,15 +164,17 @@ impl Wire {
             ),
             certificate_expires: made.gauges(
                 "certificate_expiry_timestamp_seconds",
-                "When a certificate of ours that is in use runs out: the agent listener's, and those shown to upstreams.",
+                "When a certificate of ours that is in use runs out: the agent listener's, the admin listener's, and those shown to upstreams.",
                 &["used_by"],
             ),
-            certificate_failed: made.gauge(
+            certificate_failed: made.gauges(
                 "certificate_reload_failed",
-                "1 while the listener's certificate and key on disk are not those in use.",
+                "1 while a listener's certificate and key on disk are not those in use.",
+                &["used_by"],
             ),
         };
         wire.certificate_expires.with_label_values(&["listener"]).set(0);
+        wire.certificate_failed.with_label_values(&["listener"]).set(0);
         wire
     }
 }
@@ -259,6 +272,17 @@ impl Metrics {
         self.approvals.pending.set(i64::try_from(n).unwrap_or(i64::MAX));
     }
 
+    /// Counts an attempt to tell a webhook.
+    pub fn webhook(&self, hook: &str, result: &'static str) {
+        self.approvals.deliveries.with_label_values(&[hook, result]).inc();
+    }
+
+    /// Says how many webhooks are to be told, and could not be.
+    pub fn webhooks(&self, waiting: usize, dead: usize) {
+        self.approvals.webhooks_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.approvals.webhooks_dead.set(i64::try_from(dead).unwrap_or(i64::MAX));
+    }
+
     /// So many callers wait for a held call in this process.
     pub fn approvals_waiting(&self, n: usize) {
         self.approvals.waiting.set(i64::try_from(n).unwrap_or(i64::MAX));
@@ -269,15 +293,15 @@ impl Metrics {
         self.approvals.decision.observe(seconds);
     }
 
-    /// The listener's certificate was read and is in use, until this time.
-    pub fn certificate_in_use(&self, expires_unix_seconds: i64) {
-        self.wire.certificate_failed.set(0);
-        self.wire.certificate_expires.with_label_values(&["listener"]).set(expires_unix_seconds);
+    /// A listener's certificate (`listener`: the agents', `admin`) was read and is in use, until this time.
+    pub fn certificate_in_use(&self, listener: &str, expires_unix_seconds: i64) {
+        self.wire.certificate_failed.with_label_values(&[listener]).set(0);
+        self.wire.certificate_expires.with_label_values(&[listener]).set(expires_unix_seconds);
     }
 
-    /// The listener's certificate on disk cannot be used; the old one stays.
-    pub fn certificate_refused(&self) {
-        self.wire.certificate_failed.set(1);
+    /// A listener's certificate on disk cannot be used; the old one stays.
+    pub fn certificate_refused(&self, listener: &str) {
+        self.wire.certificate_failed.with_label_values(&[listener]).set(1);
     }
 
     /// An upstream is shown a certificate, until this time.

@@ -17,6 +17,7 @@ mod terms;
 mod tests;
 mod vault;
 mod watch;
+pub mod webhook;
 
 pub use call::{Call, Parts, hex};
 pub use decide::{Decided, Decider, Place, Verdict};
@@ -29,7 +30,8 @@ use crate::clock::Clock;
 use crate::fault;
 use crate::metrics::Metrics;
 use crate::store::{
-    self, Approval, ApprovalDecision, ApprovalState as State, Holding, Move, NewNotice, Requester, Store, Subject,
+    self, Approval, ApprovalDecision, ApprovalState as State, Holding, Move, NewNotice, Notice, NoticeCounts,
+    Requester, Store, Subject,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -442,6 +444,22 @@ impl Approvals {
         let terms = Terms::read(&approval.terms).ok_or(Error::Sealed)?;
         let call = self.call_of(&approval)?;
         Ok(Some(View { approval, terms, call, decisions }))
+    }
+
+    /// The webhooks that are told of a held call, and how far that has come.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn notices(&self, id: &str) -> Result<Vec<Notice>, Error> {
+        Ok(self.0.store.notices(id).await?)
+    }
+
+    /// How many webhooks are still to be told, and were given up in the last day.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn count_notices(&self) -> Result<NoticeCounts, Error> {
+        Ok(self.0.store.count_notices(self.0.clock.unix_ms().saturating_sub(ERASED_AFTER_MS)).await?)
     }
 
     /// A name for a masked value: the same for the same value.

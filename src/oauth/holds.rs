@@ -3,10 +3,9 @@
 //! A client that can show a page is sent here (`proxy::hold::rounds`). Nothing is approved here: whoever asked is not who
 //! decides, and that somebody saw this page means nothing. To everybody else there is no such page.
 
-use super::browser::{self, Browser, LoggedIn};
-use super::post::Submitted;
 use super::{Shared, error_pages, login, redirect};
 use crate::approval::{self, Decider, Place, Proof, Terms};
+use crate::browser::{LoggedIn, Submitted};
 use crate::pages::{self, Hold};
 use crate::policy::Approvers;
 use crate::snapshot::Snapshot;
@@ -34,11 +33,11 @@ pub(super) async fn get(
         return not_found(&caller);
     }
     let snapshot = shared.snapshots.load_full();
-    let logged_in = match browser::current(&shared, &snapshot, &headers).await {
+    let logged_in = match shared.plane.current(&snapshot, &headers).await {
         Ok(Some(logged_in)) => logged_in,
         // Whether there is such a call is nobody's business before that.
         Ok(None) => {
-            let browser = Browser::of(&snapshot, &headers);
+            let browser = shared.plane.browser(&snapshot, &headers);
             return login::page_towards(&shared, &snapshot, &browser, format!("/holds/{id}"));
         }
         Err(error) => return error_pages::unavailable(&caller, &error),
@@ -57,12 +56,12 @@ pub(super) async fn post(
     Submitted { caller, headers, form }: Submitted,
 ) -> Response {
     let snapshot = shared.snapshots.load_full();
-    let logged_in = match browser::current(&shared, &snapshot, &headers).await {
+    let logged_in = match shared.plane.current(&snapshot, &headers).await {
         Ok(Some(logged_in)) => logged_in,
         Ok(None) => return error_pages::start_again(&caller),
         Err(error) => return error_pages::unavailable(&caller, &error),
     };
-    if !browser::is_csrf(&shared, &logged_in.session, form.get("csrf")) || form.get("decision") != Some("withdraw") {
+    if !shared.plane.is_csrf(&logged_in.session, form.get("csrf")) || form.get("decision") != Some("withdraw") {
         return error_pages::start_again(&caller);
     }
     let approval = match theirs(&shared, &logged_in, &id).await {
@@ -112,7 +111,7 @@ fn page(shared: &Shared, snapshot: &Snapshot, logged_in: &LoggedIn, approval: &A
     };
     let page = Hold {
         user: logged_in.person.name.to_string(),
-        csrf: browser::csrf(shared, &logged_in.session),
+        csrf: shared.plane.csrf(&logged_in.session),
         id: approval.id.to_string(),
         heading,
         explanation,

@@ -15,6 +15,7 @@
 )]
 
 mod admit;
+mod approvable;
 mod compile;
 mod condition;
 mod decision;
@@ -33,6 +34,7 @@ mod tests;
 mod trial;
 mod who;
 
+pub use approvable::unapprovable;
 pub use decision::{Allowed, Approvers, Decision, Denied, Held, Hold, Signal, Why};
 pub use explain::{Explanation, Line};
 pub use external::lint_external;

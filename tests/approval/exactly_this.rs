@@ -4,7 +4,7 @@
 use super::decide::{RULES, all, approve, config, config_with, id, only, wait_for_state};
 use crate::support::agent::{Agent, Answer};
 use crate::support::gateway::Gateway;
-use crate::support::oauth::Client;
+use crate::support::oauth::{Client, token};
 use crate::support::recorder::{Mark, Recorded, Recorder};
 use crate::support::reply::Reply;
 use crate::support::{gate, wait_for};
@@ -23,8 +23,12 @@ struct Approved {
 }
 
 fn approved() -> Approved {
+    approved_at(|url| config(url, WAIT))
+}
+
+fn approved_at(config: impl FnOnce(&str) -> String) -> Approved {
     let recorder = Recorder::start();
-    let gateway = Gateway::start(&config(&recorder.url(), WAIT));
+    let gateway = Gateway::start(&config(&recorder.url()));
     gateway.wait_until_asked("up");
     let alice = gateway.agent("alice", "up");
     alice.post(gate::call("danger", ARGUMENTS)).refusal();
@@ -99,7 +103,8 @@ fn order_of_keys_white_space_and_another_way_to_write_a_number_make_no_other_cal
 
 #[test]
 fn another_principal_or_client_has_nothing_of_an_approval() {
-    let scene = approved();
+    // People log in here by the address it listens on.
+    let scene = approved_at(|url| config(url, WAIT).replace("public_url: http://localhost:8080\n", ""));
     let call = gate::call("danger", ARGUMENTS);
     let client = Client::register(&scene.gateway);
     let other_client = client.log_in(&scene.gateway, "alice", "up");
@@ -110,8 +115,7 @@ fn another_principal_or_client_has_nothing_of_an_approval() {
     scene.is_held_anew("another client", 2, &app.post(call.clone()));
 
     // A token of the same client and person is as good as the one before.
-    let refreshed =
-        super::super::support::oauth::token(&scene.gateway, &client.refresh(&other_client.refresh.unwrap()));
+    let refreshed = token(&scene.gateway, &client.refresh(other_client.refresh.as_deref().expect("one")));
     let refreshed = refreshed.json()["access_token"].as_str().expect("a token").to_owned();
     let answer = scene.gateway.agent_with(&refreshed, "up").post(call);
     assert!(answer.refusal().contains("is held"));

@@ -153,7 +153,8 @@ fn a_number_that_might_not_be_what_runs_is_not_held() {
 
     for number in ["9007199254740993", "1e400", "0.10000000000000000555"] {
         let call = crate::support::gate::call("danger", &format!(r#"{{"n":{number}}}"#));
-        let refused = agent.post(call).refusal();
+        let (request, _) = agent.request("tools/call", json!({}));
+        let refused = agent.send(&request.body(call), Some(&json!(7))).refusal();
         assert!(refused.contains(number) && refused.contains("cannot be held"), "{refused}");
     }
 

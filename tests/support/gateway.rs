@@ -45,6 +45,8 @@ pub(crate) struct Gateway {
     pub(crate) agent: SocketAddr,
     /// Its metrics listener, unless the configuration has none.
     pub(crate) metrics: Option<SocketAddr>,
+    /// Its admin listener, where the configuration has one.
+    pub(crate) admin: Option<SocketAddr>,
     server: Server,
     has_stopped: bool,
     launch: Launch,
@@ -90,7 +92,8 @@ impl Launch {
             url.map(|address| address.parse().expect("an address and a port"))
         };
         let agent = address("agent").ok_or_else(|| format!("`ready {ready}` does not name the agent listener"))?;
-        Ok(Gateway { agent, metrics: address("metrics"), server, has_stopped: false, launch: self })
+        let (metrics, admin) = (address("metrics"), address("admin"));
+        Ok(Gateway { agent, metrics, admin, server, has_stopped: false, launch: self })
     }
 
     /// A path in the gateway's folder.
@@ -103,6 +106,13 @@ impl Launch {
     pub(crate) fn cli(&self, arguments: &[&str]) -> Finished {
         let mut command = self.portcullis();
         process::run(command.arg("--config").arg(self.path("gateway.yaml")).args(arguments), b"")
+    }
+
+    /// Starts a command of the program on this configuration that runs beside the test.
+    #[track_caller]
+    pub(crate) fn spawn(&self, name: &str, arguments: &[&str]) -> Server {
+        let mut command = self.portcullis();
+        Server::spawn(name, command.arg("--config").arg(self.path("gateway.yaml")).args(arguments))
     }
 
     fn portcullis(&self) -> std::process::Command {

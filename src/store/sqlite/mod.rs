@@ -12,6 +12,7 @@ mod documents;
 mod grants;
 mod lane;
 mod logins;
+mod notices;
 mod presence;
 mod refresh;
 mod schema;
