@@ -94,7 +94,7 @@ fn what_runs_for_a_task_is_what_was_approved_in_the_form_of_its_era() {
 #[test]
 fn a_task_that_did_not_run_says_what_a_caller_would_have_been_told() {
     let recorder = Recorder::start();
-    let gateway = start(&recorder, "wait: 30s, expires: 4s");
+    let gateway = start(&recorder, "wait: 2s, expires: 4s");
     let agent = takes_tasks(&gateway);
     let mark = recorder.mark();
 
