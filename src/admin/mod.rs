@@ -2,6 +2,8 @@
 
 mod health;
 mod operator;
+mod webhooks;
 
 pub use health::{Readiness, router as health_router};
 pub use operator::{Answer, router as operator_router};
+pub use webhooks::router as webhooks_router;
