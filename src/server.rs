@@ -327,6 +327,9 @@ impl Parts {
         tasks.spawn(Arc::clone(&self.reloader).watch());
         tasks.spawn(gateway.approvals.clone().watch());
         tasks.spawn(proxy::stand_in(Arc::clone(gateway), stops.agents.subscribe()));
+        let (snapshots, fetcher) = (Arc::clone(&self.snapshots), gateway.fetching.fetcher.clone());
+        let telling = move || snapshots.load_full().telling();
+        tasks.spawn(approval::webhook::Deliverer::new(gateway.approvals.clone(), fetcher, telling).run());
         let snapshots = Arc::clone(&self.snapshots);
         let in_force = move || Arc::clone(&snapshots.load().upstreams);
         tasks.spawn(upstream::keep_fresh(in_force, gateway.shared.clone()));
