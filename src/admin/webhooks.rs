@@ -27,10 +27,7 @@ struct Given {
 }
 
 /// The endpoint, for the admin listener.
-pub fn router<S: Clone + Send + Sync + 'static>(
-    snapshots: Arc<ArcSwap<Snapshot>>,
-    approvals: Approvals,
-) -> Router<S> {
+pub fn router<S: Clone + Send + Sync + 'static>(snapshots: Arc<ArcSwap<Snapshot>>, approvals: Approvals) -> Router<S> {
     Router::new().route("/webhooks/{hook}", post(hear)).with_state(Given { snapshots, approvals })
 }
 

@@ -58,11 +58,10 @@ fn a_client_that_can_show_a_page_shows_it_comes_back_and_has_the_result() {
     let calls = recorder.calls();
     assert_eq!(calls.len(), 1);
     let params = calls[0].json()["params"].clone();
-    assert_eq!((&params["arguments"], &params["requestState"], &params["inputResponses"]), (
-        &json!({ "a": 1 }),
-        &Value::Null,
-        &Value::Null
-    ));
+    assert_eq!(
+        (&params["arguments"], &params["requestState"], &params["inputResponses"]),
+        (&json!({ "a": 1 }), &Value::Null, &Value::Null)
+    );
     assert_eq!(all(&gateway).len(), 1);
 }
 
@@ -210,7 +209,10 @@ fn the_rounds_of_a_server_and_ours_are_kept_apart_and_its_second_is_a_call_of_it
             return Reply::mcp(request);
         }
         let ask = json!({ "q": { "method": "elicitation/create", "params": { "mode": "form", "message": "where?" } } });
-        Reply::result(request, &json!({ "resultType": "input_required", "inputRequests": ask, "requestState": "theirs" }))
+        Reply::result(
+            request,
+            &json!({ "resultType": "input_required", "inputRequests": ask, "requestState": "theirs" }),
+        )
     });
     let gateway = start(&recorder, "wait: 30s");
     let agent = shows_pages(&gateway);

@@ -183,7 +183,8 @@ fn cancelling_what_runs_is_acknowledged_and_its_result_kept() {
     ask(&agent, "tasks/cancel", &task).result();
 
     assert_eq!(get(&agent, &task)["status"], "working");
-    let answer = json!({ "jsonrpc": "2.0", "id": recorder.calls()[0].json()["id"], "result": { "content": [], "n": 7 } });
+    let answer =
+        json!({ "jsonrpc": "2.0", "id": recorder.calls()[0].json()["id"], "result": { "content": [], "n": 7 } });
     feed.message(&answer);
     drop(feed);
     assert_eq!(outcome(&agent, &task)["result"]["n"], 7);
@@ -306,7 +307,8 @@ fn a_rule_that_has_changed_since_voids_the_approval_of_a_task() {
     let gateway = start(&recorder, "wait: 30s");
     let agent = takes_tasks(&gateway);
     let task = task(&agent.tool("danger", json!({})));
-    let denied = super::config(&recorder.url(), "").replace("rules:\n", "rules:\n    - { name: no, tools: [up/danger], deny: {} }\n");
+    let denied = super::config(&recorder.url(), "")
+        .replace("rules:\n", "rules:\n    - { name: no, tools: [up/danger], deny: {} }\n");
     gateway.rewrite(&denied);
     gateway.reload().success();
 
