@@ -115,6 +115,29 @@ fn who_left_while_it_ran_gets_the_kept_result_once_and_nothing_runs_again() {
 }
 
 #[test]
+fn who_leaves_before_the_decision_leaves_the_call_held_and_an_approval_waits_for_them() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(&config(&recorder.url(), "wait: 30s"));
+    gateway.wait_until_asked("up");
+    let agent = gateway.agent("alice", "up");
+    let (request, _) = agent.request("tools/call", json!({ "name": "danger", "arguments": { "n": 1 } }));
+    let connection = agent.open(&request);
+    assert_eq!(wait_for_held(&gateway, 1)["is_caller_waiting"], true);
+
+    connection.reset();
+
+    wait_for("it to be seen that nobody waits", || only(&gateway)["is_caller_waiting"] == false);
+    assert_eq!(only(&gateway)["state"], "pending");
+    approve(&gateway, &only(&gateway));
+    assert_eq!(only(&gateway)["state"], "approved");
+    // Another call of theirs is no sign of this one.
+    agent.tool("echo", json!({})).result();
+    assert_eq!(recorder.calls().len(), 1);
+    agent.tool("danger", json!({ "n": 1 })).result();
+    assert_eq!((recorder.calls().len(), all(&gateway).len()), (2, 1));
+}
+
+#[test]
 fn who_left_and_comes_back_while_it_runs_joins_the_run() {
     let recorder = Recorder::start();
     let gateway = Gateway::start(&config(&recorder.url(), "wait: 30s"));
