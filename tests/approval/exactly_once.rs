@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Calls wait at the server until they are let go, one word for each.
 fn slow(recorder: &Recorder) -> Sender<()> {
@@ -124,9 +126,11 @@ fn who_leaves_before_the_decision_leaves_the_call_held_and_an_approval_waits_for
     let connection = agent.open(&request);
     assert_eq!(wait_for_held(&gateway, 1)["is_caller_waiting"], true);
 
+    let left = Instant::now();
     connection.reset();
 
     wait_for("it to be seen that nobody waits", || only(&gateway)["is_caller_waiting"] == false);
+    assert!(left.elapsed() < Duration::from_secs(10), "at once, not when nothing was heard of it for long");
     assert_eq!(only(&gateway)["state"], "pending");
     approve(&gateway, &only(&gateway));
     assert_eq!(only(&gateway)["state"], "approved");

@@ -210,6 +210,27 @@ fn another_address_of_the_server_voids_an_approval() {
 }
 
 #[test]
+fn another_address_of_the_server_voids_the_approval_of_a_caller_who_waits() {
+    let (recorder, elsewhere) = (Recorder::start(), Recorder::start());
+    let gateway = Gateway::start(&config(&recorder.url(), "wait: 30s"));
+    gateway.wait_until_asked("up");
+    let alice = gateway.agent("alice", "up");
+
+    let answer = std::thread::scope(|scope| {
+        let call = scope.spawn(|| alice.tool("danger", json!({})));
+        let held = super::decide::wait_for_held(&gateway, 1);
+        gateway.rewrite(&config(&elsewhere.url(), "wait: 30s"));
+        gateway.reload().success();
+        approve(&gateway, &held);
+        call.join().expect("it is answered")
+    });
+
+    assert!(answer.refusal().contains("address has changed"), "{answer:#?}");
+    assert_eq!(only(&gateway)["state"], "invalidated");
+    assert!(recorder.calls().is_empty() && elsewhere.calls().is_empty());
+}
+
+#[test]
 fn another_deciding_rule_voids_an_approval_and_a_deny_wins() {
     let scene = approved();
     let stricter = RULES.replace("users: [bob]", "users: [bob], groups: [admins]");
