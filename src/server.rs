@@ -13,7 +13,7 @@ use crate::identity::{self, Change, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
 use crate::oauth;
-use crate::proxy::{Gateway, Ids, MAX_REFUSALS, Pages, Releasing};
+use crate::proxy::{self, Gateway, Ids, MAX_REFUSALS, Pages, Releasing};
 use crate::reload::Reloader;
 use crate::secret::Secret;
 use crate::snapshot::{Snapshot, Surroundings};
@@ -114,7 +114,8 @@ pub async fn run(
     let stops = Stops::default();
     let upstreams = tokio::spawn(parts.supervise(&gateway, &stops));
     let mut tasks = JoinSet::new();
-    parts.spawn_background(&gateway, &mut tasks);
+    let gateway = Arc::new(gateway);
+    parts.spawn_background(&gateway, &stops, &mut tasks);
     let mut services = JoinSet::new();
     parts.spawn_services(gateway, sockets, &stops, &mut services)?;
     info!(agent = %addresses.agent, snapshot = %parts.snapshots.load().hash, "gateway ready");
@@ -254,6 +255,7 @@ impl Parts {
             store,
             clock: clock.clone(),
             audit: audit.clone(),
+            approvals: approvals.clone(),
             fetcher: fetcher.clone(),
             key: &key,
         });
@@ -316,7 +318,7 @@ impl Parts {
         upstream::local::supervise(in_force, gateway.shared.clone(), stops.upstreams.subscribe())
     }
 
-    fn spawn_background(&self, gateway: &Gateway, tasks: &mut JoinSet<()>) {
+    fn spawn_background(&self, gateway: &Arc<Gateway>, stops: &Stops, tasks: &mut JoinSet<()>) {
         let verifier = self.verifier.clone();
         tasks.spawn(async move { verifier.watch_revocations().await });
         let (verifier, audit) = (self.verifier.clone(), self.audit.clone());
@@ -324,6 +326,10 @@ impl Parts {
         tasks.spawn(identity::watch_keys(Arc::clone(&self.keys), self.clock.clone(), tell));
         tasks.spawn(Arc::clone(&self.reloader).watch());
         tasks.spawn(gateway.approvals.clone().watch());
+        tasks.spawn(proxy::stand_in(Arc::clone(gateway), stops.agents.subscribe()));
+        let (snapshots, fetcher) = (Arc::clone(&self.snapshots), gateway.fetching.fetcher.clone());
+        let telling = move || snapshots.load_full().telling();
+        tasks.spawn(approval::webhook::Deliverer::new(gateway.approvals.clone(), fetcher, telling).run());
         let snapshots = Arc::clone(&self.snapshots);
         let in_force = move || Arc::clone(&snapshots.load().upstreams);
         tasks.spawn(upstream::keep_fresh(in_force, gateway.shared.clone()));
@@ -337,7 +343,7 @@ impl Parts {
 
     fn spawn_services(
         &self,
-        gateway: Gateway,
+        gateway: Arc<Gateway>,
         sockets: Sockets,
         stops: &Stops,
         services: &mut JoinSet<()>,
@@ -348,28 +354,28 @@ impl Parts {
         let socket = Socket::tcp(sockets.agent).map_err(fault)?;
         services.spawn(agent.run(socket, stops.agents.subscribe()));
         if let Some(socket) = sockets.metrics {
-            let pages = web::Pages::new(admin::health_router(self.readiness.clone()));
+            let pages = Arc::new(web::Pages::new(admin::health_router(self.readiness.clone())));
             let socket = Socket::tcp(socket).map_err(fault)?;
             services.spawn(self.listener("metrics", pages, FEW).run(socket, stops.operators.subscribe()));
         }
         if let Some(socket) = sockets.admin {
             let door = admin::Door::new(self.admin.clone(), stops.operators.subscribe());
-            let mut listener = self.listener("admin", door, PEOPLE);
+            let mut listener = self.listener("admin", Arc::new(door), PEOPLE);
             listener.certificate.clone_from(&self.admin_certificate);
             let socket = Socket::tcp(socket).map_err(fault)?;
             services.spawn(listener.run(socket, stops.operators.subscribe()));
         }
         let (socket, path) = sockets.operator;
         let socket = Socket::unix(socket).map_err(|source| Error::File { path, source })?;
-        let pages = web::Pages::new(self.operator_router());
+        let pages = Arc::new(web::Pages::new(self.operator_router()));
         services.spawn(self.listener("operator", pages, FEW).run(socket, stops.operators.subscribe()));
         Ok(())
     }
 
-    fn listener<A: HttpServerApp>(&self, name: &'static str, app: A, max_connections: usize) -> Listener<A> {
+    fn listener<A: HttpServerApp>(&self, name: &'static str, app: Arc<A>, max_connections: usize) -> Listener<A> {
         Listener {
             name,
-            app: Arc::new(app),
+            app,
             certificate: None,
             max_connections,
             snapshots: Arc::clone(&self.snapshots),

@@ -47,14 +47,20 @@ impl Beside {
     /// On the store of the gateway in this folder, with its key.
     #[track_caller]
     pub(crate) fn new(data_dir: &Path) -> Beside {
+        Beside::at(data_dir, Clock::System)
+    }
+
+    /// The same with a clock of its own.
+    #[track_caller]
+    pub(crate) fn at(data_dir: &Path, clock: Clock) -> Beside {
         let runtime = Runtime::new().expect("a runtime");
         let key = portcullis::server::session_key(data_dir).expect("the folder is ours");
         let approvals = runtime.block_on(async {
             Approvals::new(Given {
                 store: Store::open(data_dir).await.expect("the store opens"),
                 key: &key,
-                clock: Clock::System,
-                audit: Audit::open(Settings::new(data_dir, Sync::Relaxed, Clock::System)).expect("the log opens"),
+                clock: clock.clone(),
+                audit: Audit::open(Settings::new(data_dir, Sync::Relaxed, clock)).expect("the log opens"),
                 metrics: Arc::new(Metrics::new()),
             })
         });
@@ -132,6 +138,15 @@ impl Beside {
         };
         let deciding = self.approvals.decide(&held.id, verdict, &held.digest, None, &decider);
         self.runtime.block_on(deciding).expect("the store is there").expect("alice may");
+    }
+
+    /// Asks anew, as alice.
+    #[track_caller]
+    pub(crate) fn reopen(&self, held: &Approval) {
+        let people = everybody_an_admin();
+        let decider = Decider { person: "alice", proof: Proof::Password, via: "cli", place: Place::default(), people };
+        let reopening = self.approvals.reopen(&held.id, &decider);
+        self.runtime.block_on(reopening).expect("the store is there").expect("alice may");
     }
 
     /// Uses up an approval, and says nothing of how it ended.

@@ -4,6 +4,7 @@
 //! few deliveries under way and delays neither another receiver nor a call. What a receiver was told once may reach it again
 //! (its answer was lost): the `webhook-id` is the same every time.
 
+use super::sign::{ID, SIGNATURE, TIMESTAMP, one};
 use super::{Hook, Hooks, body};
 use crate::approval::{Approvals, People};
 use crate::audit::{Event, Kind};
@@ -11,7 +12,7 @@ use crate::fetch::{Answer, Fetcher, Post};
 use crate::store::{ApprovalState, Notice, NoticeState};
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -243,13 +244,6 @@ impl Delivery {
     }
 }
 
-/// Names the message, the same at every attempt.
-pub(super) const ID: HeaderName = HeaderName::from_static("webhook-id");
-/// When it was signed, in seconds since the Unix epoch.
-pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-/// Signatures, separated by spaces.
-pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-
 /// How long to wait after the attempt that came after `n_before` others: about as scheduled, not before `asked_s`.
 fn pause_ms(n_before: u32, asked_s: Option<i64>) -> i64 {
     let at = usize::try_from(n_before).unwrap_or(usize::MAX).min(PAUSES_S.len().saturating_sub(1));
@@ -263,13 +257,6 @@ fn pause_ms(n_before: u32, asked_s: Option<i64>) -> i64 {
 /// `Retry-After` in seconds (RFC 9110 §10.2.3); a date is not looked at.
 fn retry_after(answer: &Answer) -> Option<i64> {
     one(&answer.headers, &RETRY_AFTER)?.trim().parse().ok()
-}
-
-/// The only field of this name, as text.
-pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
-    let mut all = headers.get_all(name).iter();
-    let first = all.next()?.to_str().ok();
-    first.filter(|_| all.next().is_none())
 }
 
 impl Approvals {

@@ -5,7 +5,6 @@
 //! name a person only among those that the configuration lets this receiver speak for. What we send is never taken back as
 //! a decision, since it is of another type.
 
-use super::deliver::{ID, SIGNATURE, TIMESTAMP, one};
 use super::{Hook, InForce, Signed};
 use crate::approval::{Approvals, Decider, Error, Place, Proof, Refused, Verdict};
 use crate::audit::{Event, Kind};
@@ -146,11 +145,9 @@ impl Approvals {
         body: &[u8],
         in_force: &InForce,
     ) {
-        let field = |name| one(headers, name);
-        let (Some(id), Some(timestamp), Some(signature)) = (field(&ID), field(&TIMESTAMP), field(&SIGNATURE)) else {
+        let Some(signed) = Signed::of(headers, body) else {
             return;
         };
-        let signed = Signed { id, timestamp, signature, body };
         let place = Place { issuer: &in_force.issuer, ..Place::default() };
         if !hook.keys.have_signed(&signed, self.0.clock.unix_seconds()) {
             let via = hook.via();

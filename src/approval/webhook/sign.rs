@@ -6,6 +6,7 @@
 use crate::secret::Secret;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use http::{HeaderMap, HeaderName};
 use ring::hmac;
 
 /// Stands before a secret.
@@ -39,6 +40,30 @@ pub struct Signed<'a> {
     pub signature: &'a str,
     /// The body as it came.
     pub body: &'a [u8],
+}
+
+/// Names the message, the same at every attempt.
+pub(super) const ID: HeaderName = HeaderName::from_static("webhook-id");
+/// When it was signed, in seconds since the Unix epoch.
+pub(super) const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+/// Signatures, separated by spaces.
+pub(super) const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+// === impl Signed ===
+
+impl<'a> Signed<'a> {
+    /// What came with these header fields; `None` where one of the three is missing or stands there twice.
+    pub fn of(headers: &'a HeaderMap, body: &'a [u8]) -> Option<Signed<'a>> {
+        let field = |name| one(headers, name);
+        Some(Signed { id: field(&ID)?, timestamp: field(&TIMESTAMP)?, signature: field(&SIGNATURE)?, body })
+    }
+}
+
+/// The only field of this name, as text.
+pub(super) fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut all = headers.get_all(name).iter();
+    let first = all.next()?.to_str().ok();
+    first.filter(|_| all.next().is_none())
 }
 
 // === impl Keys ===
