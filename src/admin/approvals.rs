@@ -263,7 +263,7 @@ fn told(
     let (state, people) = (state(held, now_ms), people(snapshot));
     let Requester { issuer, subject, client, person, .. } = &held.requester;
     let subject = subject.to_string();
-    let (choice, refusal) = choice(snapshot, &logged_in.person, view, state);
+    let (choice, refusal) = choice(snapshot, &logged_in.person, view, state, now_ms);
     let is_waited_for = is_waited_for(held, now_ms);
     pages::Approval {
         user: logged_in.person.name.to_string(),
@@ -395,7 +395,13 @@ fn size(view: &View) -> String {
 
 // === what a person may do ===
 
-fn choice(snapshot: &Snapshot, person: &Person, view: &View, state: State) -> (Option<pages::Choice>, Option<String>) {
+fn choice(
+    snapshot: &Snapshot,
+    person: &Person,
+    view: &View,
+    state: State,
+    now_ms: i64,
+) -> (Option<pages::Choice>, Option<String>) {
     let (held, terms) = (&view.approval, &view.terms);
     let admit = |proof, approves| terms.admit(&held.requester, &person.name, &person.groups, proof, approves);
     let (is_own, is_pending) = (is_own(person, held), state == State::Pending);
@@ -414,7 +420,7 @@ fn choice(snapshot: &Snapshot, person: &Person, view: &View, state: State) -> (O
         can_deny: is_pending && may_deny && !has_said,
         can_approve: is_pending && may_approve.is_ok() && !has_said,
         can_withdraw: matches!(state, State::Pending | State::Approved) && (is_own || may_approve.is_ok()),
-        can_reopen: state == State::Denied && may_approve.is_ok(),
+        can_reopen: state == State::Denied && held.expires_at_ms > now_ms && may_approve.is_ok(),
         can_resolve: state == State::Indeterminate && may_approve.is_ok(),
         password: None,
         reason: String::new(),
