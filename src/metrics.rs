@@ -64,6 +64,9 @@ struct OfApprovals {
     pending: IntGauge,
     waiting: IntGauge,
     decision: Histogram,
+    deliveries: IntCounterVec,
+    webhooks_waiting: IntGauge,
+    webhooks_dead: IntGauge,
 }
 
 /// From a glance at a chat to the half hour after which nobody is asked any more.
@@ -84,6 +87,14 @@ impl OfApprovals {
                 "From a call being held to the deciding word.",
                 &DECISION_SECONDS,
             ),
+            deliveries: made.counters(
+                "webhook_deliveries_total",
+                "Attempts to tell a webhook of a held call: delivered, failed (and tried again), dead (given up).",
+                &["hook", "result"],
+            ),
+            webhooks_waiting: made.gauge("webhook_waiting", "Webhooks that are still to be told of a held call."),
+            webhooks_dead: made
+                .gauge("webhook_dead", "Webhooks that could not be told of a held call, in the last day."),
         }
     }
 }
@@ -259,6 +270,17 @@ impl Metrics {
     /// So many held calls are undecided.
     pub fn approvals_pending(&self, n: usize) {
         self.approvals.pending.set(i64::try_from(n).unwrap_or(i64::MAX));
+    }
+
+    /// Counts an attempt to tell a webhook.
+    pub fn webhook(&self, hook: &str, result: &'static str) {
+        self.approvals.deliveries.with_label_values(&[hook, result]).inc();
+    }
+
+    /// Says how many webhooks are to be told, and could not be.
+    pub fn webhooks(&self, waiting: usize, dead: usize) {
+        self.approvals.webhooks_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.approvals.webhooks_dead.set(i64::try_from(dead).unwrap_or(i64::MAX));
     }
 
     /// So many callers wait for a held call in this process.

@@ -13,7 +13,7 @@ use crate::identity::{self, Change, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
 use crate::oauth;
-use crate::proxy::{Gateway, Ids, MAX_REFUSALS, Pages, Releasing};
+use crate::proxy::{self, Gateway, Ids, MAX_REFUSALS, Pages, Releasing};
 use crate::reload::Reloader;
 use crate::secret::Secret;
 use crate::snapshot::{Snapshot, Surroundings};
@@ -114,7 +114,8 @@ pub async fn run(
     let stops = Stops::default();
     let upstreams = tokio::spawn(parts.supervise(&gateway, &stops));
     let mut tasks = JoinSet::new();
-    parts.spawn_background(&gateway, &mut tasks);
+    let gateway = Arc::new(gateway);
+    parts.spawn_background(&gateway, &stops, &mut tasks);
     let mut services = JoinSet::new();
     parts.spawn_services(gateway, sockets, &stops, &mut services)?;
     info!(agent = %addresses.agent, snapshot = %parts.snapshots.load().hash, "gateway ready");
@@ -163,6 +164,17 @@ struct Parts {
     admin: admin::Given,
 }
 
+/// What nearly every part is given.
+struct Base {
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    store: Store,
+    key: SealKey,
+    clock: Clock,
+    audit: Audit,
+    metrics: Arc<Metrics>,
+    approvals: Approvals,
+}
+
 // === impl Sockets ===
 
 impl Sockets {
@@ -206,6 +218,78 @@ fn bind_unix(path: PathBuf) -> Result<(UnixListener, PathBuf), Error> {
     Ok((listener, path))
 }
 
+// === impl Base ===
+
+impl Base {
+    fn new(
+        snapshots: Arc<ArcSwap<Snapshot>>,
+        store: Store,
+        key: SealKey,
+        clock: Clock,
+        audit: Audit,
+        metrics: Arc<Metrics>,
+    ) -> Base {
+        let approvals = Approvals::new(approval::Given {
+            store: store.clone(),
+            key: &key,
+            clock: clock.clone(),
+            audit: audit.clone(),
+            metrics: Arc::clone(&metrics),
+        });
+        Base { snapshots, store, key, clock, audit, metrics, approvals }
+    }
+
+    fn for_oauth(&self, keys: &Arc<Keys>, fetcher: &Fetcher) -> oauth::Given<'_> {
+        oauth::Given {
+            snapshots: Arc::clone(&self.snapshots),
+            keys: Arc::clone(keys),
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            audit: self.audit.clone(),
+            approvals: self.approvals.clone(),
+            fetcher: fetcher.clone(),
+            key: &self.key,
+        }
+    }
+
+    fn for_admin(&self) -> admin::Given {
+        admin::Given {
+            snapshots: Arc::clone(&self.snapshots),
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            audit: self.audit.clone(),
+            approvals: self.approvals.clone(),
+            key: self.key,
+        }
+    }
+
+    fn readiness(&self, verifier: &Verifier, token: Option<Secret<String>>) -> Readiness {
+        Readiness {
+            audit: self.audit.clone(),
+            verifier: verifier.clone(),
+            is_stopping: Arc::new(AtomicBool::new(false)),
+            metrics: Arc::clone(&self.metrics),
+            token,
+        }
+    }
+
+    fn reloader(&self, file: &Path, addresses: Addresses, reloaded: watch::Sender<()>) -> Arc<Reloader> {
+        let reloader = Reloader {
+            file: file.to_owned(),
+            listening: addresses.agent,
+            admin: addresses.admin,
+            snapshots: Arc::clone(&self.snapshots),
+            audit: self.audit.clone(),
+            metrics: Arc::clone(&self.metrics),
+            clock: self.clock.clone(),
+            reloaded,
+            seen: Mutex::new(None),
+        };
+        reloader.remember();
+        Arc::new(reloader)
+    }
+}
+
 // === impl Parts ===
 
 impl Parts {
@@ -233,37 +317,15 @@ impl Parts {
         let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
-        let approvals = Approvals::new(approval::Given {
-            store: store.clone(),
-            key: &key,
-            clock: clock.clone(),
-            audit: audit.clone(),
-            metrics: Arc::clone(&metrics),
-        });
-        let admin = admin::Given {
-            snapshots: Arc::clone(&snapshots),
-            store: store.clone(),
-            clock: clock.clone(),
-            audit: audit.clone(),
-            approvals: approvals.clone(),
-            key,
-        };
-        let (pages, setup_link) = oauth::Shared::new(oauth::Given {
-            snapshots: Arc::clone(&snapshots),
-            keys: Arc::clone(&keys),
-            store,
-            clock: clock.clone(),
-            audit: audit.clone(),
-            fetcher: fetcher.clone(),
-            key: &key,
-        });
+        let base = Base::new(snapshots, store, key, clock, audit, metrics);
+        let (pages, setup_link) = oauth::Shared::new(base.for_oauth(&keys, &fetcher));
         let gateway = Gateway {
-            snapshots: Arc::clone(&snapshots),
+            snapshots: Arc::clone(&base.snapshots),
             verifier: verifier.clone(),
-            fetching: Fetching { fetcher, metrics: Arc::clone(&metrics), clock: clock.clone() },
-            audit: audit.clone(),
-            approvals,
-            metrics: Arc::clone(&metrics),
+            fetching: Fetching { fetcher, metrics: Arc::clone(&base.metrics), clock: base.clock.clone() },
+            audit: base.audit.clone(),
+            approvals: base.approvals.clone(),
+            metrics: Arc::clone(&base.metrics),
             shared,
             seal,
             sessions,
@@ -273,38 +335,18 @@ impl Parts {
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             pages: Pages { router: oauth::router(pages), open_to_scripts: oauth::OPEN_TO_SCRIPTS },
         };
-        let reloader = Reloader {
-            file: file.to_owned(),
-            listening: addresses.agent,
-            admin: addresses.admin,
-            snapshots: Arc::clone(&snapshots),
-            audit: audit.clone(),
-            metrics: Arc::clone(&metrics),
-            clock: clock.clone(),
-            reloaded,
-            seen: Mutex::new(None),
-        };
-        reloader.remember();
-        let readiness = Readiness {
-            audit: audit.clone(),
-            verifier: verifier.clone(),
-            is_stopping: Arc::new(AtomicBool::new(false)),
-            metrics: Arc::clone(&metrics),
-            token,
-        };
-        let reloader = Arc::new(reloader);
         let parts = Parts {
-            readiness,
-            reloader,
-            snapshots,
-            audit,
-            metrics,
+            readiness: base.readiness(&verifier, token),
+            reloader: base.reloader(file, addresses, reloaded),
+            admin: base.for_admin(),
+            snapshots: base.snapshots,
+            audit: base.audit,
+            metrics: base.metrics,
             verifier,
             keys,
-            clock,
+            clock: base.clock,
             certificate,
             admin_certificate,
-            admin,
         };
         Ok((parts, gateway, setup_link))
     }
@@ -316,7 +358,7 @@ impl Parts {
         upstream::local::supervise(in_force, gateway.shared.clone(), stops.upstreams.subscribe())
     }
 
-    fn spawn_background(&self, gateway: &Gateway, tasks: &mut JoinSet<()>) {
+    fn spawn_background(&self, gateway: &Arc<Gateway>, stops: &Stops, tasks: &mut JoinSet<()>) {
         let verifier = self.verifier.clone();
         tasks.spawn(async move { verifier.watch_revocations().await });
         let (verifier, audit) = (self.verifier.clone(), self.audit.clone());
@@ -324,6 +366,10 @@ impl Parts {
         tasks.spawn(identity::watch_keys(Arc::clone(&self.keys), self.clock.clone(), tell));
         tasks.spawn(Arc::clone(&self.reloader).watch());
         tasks.spawn(gateway.approvals.clone().watch());
+        tasks.spawn(proxy::stand_in(Arc::clone(gateway), stops.agents.subscribe()));
+        let (snapshots, fetcher) = (Arc::clone(&self.snapshots), gateway.fetching.fetcher.clone());
+        let telling = move || snapshots.load_full().telling();
+        tasks.spawn(approval::webhook::Deliverer::new(gateway.approvals.clone(), fetcher, telling).run());
         let snapshots = Arc::clone(&self.snapshots);
         let in_force = move || Arc::clone(&snapshots.load().upstreams);
         tasks.spawn(upstream::keep_fresh(in_force, gateway.shared.clone()));
@@ -337,7 +383,7 @@ impl Parts {
 
     fn spawn_services(
         &self,
-        gateway: Gateway,
+        gateway: Arc<Gateway>,
         sockets: Sockets,
         stops: &Stops,
         services: &mut JoinSet<()>,
@@ -348,28 +394,28 @@ impl Parts {
         let socket = Socket::tcp(sockets.agent).map_err(fault)?;
         services.spawn(agent.run(socket, stops.agents.subscribe()));
         if let Some(socket) = sockets.metrics {
-            let pages = web::Pages::new(admin::health_router(self.readiness.clone()));
+            let pages = Arc::new(web::Pages::new(admin::health_router(self.readiness.clone())));
             let socket = Socket::tcp(socket).map_err(fault)?;
             services.spawn(self.listener("metrics", pages, FEW).run(socket, stops.operators.subscribe()));
         }
         if let Some(socket) = sockets.admin {
             let door = admin::Door::new(self.admin.clone(), stops.operators.subscribe());
-            let mut listener = self.listener("admin", door, PEOPLE);
+            let mut listener = self.listener("admin", Arc::new(door), PEOPLE);
             listener.certificate.clone_from(&self.admin_certificate);
             let socket = Socket::tcp(socket).map_err(fault)?;
             services.spawn(listener.run(socket, stops.operators.subscribe()));
         }
         let (socket, path) = sockets.operator;
         let socket = Socket::unix(socket).map_err(|source| Error::File { path, source })?;
-        let pages = web::Pages::new(self.operator_router());
+        let pages = Arc::new(web::Pages::new(self.operator_router()));
         services.spawn(self.listener("operator", pages, FEW).run(socket, stops.operators.subscribe()));
         Ok(())
     }
 
-    fn listener<A: HttpServerApp>(&self, name: &'static str, app: A, max_connections: usize) -> Listener<A> {
+    fn listener<A: HttpServerApp>(&self, name: &'static str, app: Arc<A>, max_connections: usize) -> Listener<A> {
         Listener {
             name,
-            app: Arc::new(app),
+            app,
             certificate: None,
             max_connections,
             snapshots: Arc::clone(&self.snapshots),
@@ -487,6 +533,8 @@ pub fn session_key(data_dir: &Path) -> Result<SealKey, Error> {
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let key: SealKey = crate::id::random_bytes();
+            // Commands may come before the first start.
+            files::make_private_dir(&data_dir.join("keys")).map_err(fault)?;
             files::replace(&path, &key).map_err(fault)?;
             Ok(key)
         }

@@ -1,5 +1,6 @@
 //! The configuration in force: compiled once, swapped whole, and the same for one request from its head to its end.
 
+use crate::approval::webhook::{Hooks, InForce};
 use crate::config::{self, Known, Network, Path, Problem, Problems};
 use crate::fetch::Authorities;
 use crate::identity::{self, Clients, Issuer, Issuers, Users};
@@ -40,6 +41,8 @@ pub struct Snapshot {
     pub policy: Policy,
     /// MCP servers.
     pub upstreams: Arc<Upstreams>,
+    /// Who is told of held calls.
+    pub hooks: Arc<Hooks>,
     /// Where the store, the keys and the audit log live.
     pub data_dir: PathBuf,
     /// What could be better, for people to read.
@@ -122,6 +125,7 @@ impl Snapshot {
         let issuers = Issuers::build(loaded, around.previous.map(|snapshot| &*snapshot.issuers));
         let issuers = issuers.map_err(|more| found.extend(more)).ok();
         let clients = Clients::build(loaded).map_err(|more| found.extend(more)).ok();
+        let hooks = Hooks::build(loaded).map_err(|more| found.extend(more)).ok();
         let document_authorities = document_authorities(loaded).map_err(|problem| found.push(*problem)).ok();
         // While it runs, the listener has its own eye on them, and a renewal under way is no fault of this file.
         if around.previous.is_none() {
@@ -129,17 +133,25 @@ impl Snapshot {
             let admin = config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
             found.extend(listener_tls(loaded, admin, &Path::root().key("admin").key("tls")));
         }
+        found.extend(crate::policy::unapprovable(&config.policy, &known, !config.identity.issuers.is_empty()));
         if let Some(policy) = &policy {
             found.extend(policy.run_tests(&config.policy.tests, |name| groups_of(&users, name)));
         }
         let (errors, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(Problem::is_error);
-        let (Some(policy), Some(upstreams), Some(issuers), Some(clients), Some(document_authorities), true) =
-            (policy, upstreams, issuers, clients, document_authorities, errors.is_empty())
+        let (
+            Some(policy),
+            Some(upstreams),
+            Some(issuers),
+            Some(clients),
+            Some(hooks),
+            Some(document_authorities),
+            true,
+        ) = (policy, upstreams, issuers, clients, hooks, document_authorities, errors.is_empty())
         else {
             return Err(loaded.locate(errors));
         };
         let public_url: Arc<str> = public_url(config, around.listening).into();
-        let mut dead_ends = crate::policy::lint(&config.policy, &known);
+        let mut dead_ends = crate::policy::lint(&config.policy);
         dead_ends.extend(crate::policy::lint_external(config));
         dead_ends.extend(identity::ownerless(config, &users));
         let server = Arc::new(AuthorizationServer::of(config, &public_url, &issuers));
@@ -155,6 +167,7 @@ impl Snapshot {
             issuers: Arc::new(issuers),
             policy,
             upstreams: Arc::new(upstreams),
+            hooks: Arc::new(hooks),
             data_dir,
             warnings,
             dead_ends,
@@ -165,6 +178,24 @@ impl Snapshot {
     /// The groups of a user; none for someone who is not known here.
     pub fn groups_of(&self, user: &str) -> Vec<String> {
         groups_of(&self.users, user)
+    }
+
+    /// What telling webhooks needs to know; `None` where there is no page to lead people to.
+    pub fn telling(self: &Arc<Self>) -> Option<InForce> {
+        let this = Arc::clone(self);
+        Some(InForce {
+            hooks: Arc::clone(&self.hooks),
+            admin_url: self.admin_url()?,
+            issuer: Arc::clone(&self.public_url),
+            people: Arc::new(move |name| this.users.get(name).map(|person| Arc::clone(&person.groups))),
+        })
+    }
+
+    /// The origin that approvers type, without a slash at its end.
+    fn admin_url(&self) -> Option<Arc<str>> {
+        let admin = self.config.admin.as_ref()?;
+        let typed = admin.public_url.as_ref().and_then(|url| url::Url::parse(url).ok());
+        Some(typed.map_or_else(|| format!("http://{}", admin.listen), |url| url.origin().ascii_serialization()).into())
     }
 
     /// The scopes that mean something here: the base scope first, then those that rules name, each once.

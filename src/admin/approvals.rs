@@ -11,7 +11,7 @@ use crate::identity::{ADMINS, Person};
 use crate::pages::{self, ApprovalGroup, ApprovalRow, NoticeRow, Quorum, Said, period, second};
 use crate::policy::Approvers;
 use crate::snapshot::Snapshot;
-use crate::store::{Approval, ApprovalState as State, MAX_LISTED_APPROVALS, Notice, Requester};
+use crate::store::{Approval, ApprovalState as State, MAX_LISTED_APPROVALS, Notice, NoticeState, Requester};
 use crate::web::Caller;
 use axum::Extension;
 use axum::extract::{Path, RawQuery, State as Given};
@@ -118,7 +118,7 @@ async fn listed(shared: &Shared, logged_in: &LoggedIn) -> Result<pages::Approval
         csrf: shared.plane.csrf(&logged_in.session),
         n_pending,
         groups,
-        n_dead: if person.is_in(ADMINS) { shared.store.n_dead_notices().await? } else { 0 },
+        n_dead: if person.is_in(ADMINS) { shared.store.count_notices(0).await?.dead } else { 0 },
         is_cut,
         notice: None,
     })
@@ -223,7 +223,7 @@ pub(super) async fn page(
     view: &View,
     asked: &Asked<'_>,
 ) -> Response {
-    let notices = match shared.store.notices_of(&view.approval.id).await {
+    let notices = match shared.store.notices(&view.approval.id).await {
         Ok(notices) => notices,
         Err(error) => return unavailable(caller, &error),
     };
@@ -371,10 +371,10 @@ fn notice(notice: &Notice) -> NoticeRow {
     let attempts = format!("{n} {}", if n == 1 { "attempt" } else { "attempts" });
     let why = notice.last_error.as_ref().map(|why| format!("; last: {why}")).unwrap_or_default();
     NoticeRow {
-        hook: notice.hook.clone(),
+        hook: notice.hook.to_string(),
         state: notice.state.as_str(),
         detail: format!("{attempts}{why}"),
-        is_dead: notice.is_dead(),
+        is_dead: notice.state == NoticeState::Dead,
     }
 }
 

@@ -15,10 +15,12 @@ mod health;
 mod login;
 mod operator;
 mod shown;
+mod webhooks;
 
 pub use door::Door;
 pub use health::{Readiness, router as health_router};
 pub use operator::{Answer, router as operator_router};
+pub use webhooks::router as webhooks_router;
 
 use crate::approval::{Approvals, People};
 use crate::audit::Audit;
@@ -130,6 +132,7 @@ fn router(shared: Shared) -> Router {
         .route(pages::STYLE_PATH, get(|| async { pages::style() }))
         .route(pages::ICON_PATH, get(|| async { pages::icon() }))
         .route(pages::LIVE_PATH, get(|| async { pages::live() }))
+        .merge(webhooks::router(Arc::clone(&shared.plane.snapshots), shared.approvals.clone()))
         .fallback(|| async { approvals::not_found() })
         .method_not_allowed_fallback(|| async { method_not_allowed() })
         .layer(from_fn(credentials::only_people))

@@ -97,6 +97,7 @@ impl Approvals {
             None => Err(Refused::Unknown),
             Some(outcome) => outcome,
         };
+        crate::fault::point("approval.decided");
         match outcome {
             Ok(approval) => {
                 self.0.waiters.wake(&approval.id);
@@ -132,7 +133,9 @@ impl Approvals {
             let terms = Terms::read(&approval.terms).ok_or(Refused::Unknown)?;
             let groups = people(person).ok_or(Refused::NotEntitled)?;
             terms.admit(&approval.requester, person, &groups, proof, *approves)?;
-            if before.iter().any(|said| said.person == *person) {
+            // A webhook is one decider, whomever it names.
+            let is_same = |said: &ApprovalDecision| proof == Proof::Signature && said.via == decision.via;
+            if before.iter().any(|said| said.person == *person || is_same(said)) {
                 return Err(Refused::Twice);
             }
             let theirs: Vec<_> = before.iter().filter(|said| this.is_marked(approval, said)).cloned().collect();

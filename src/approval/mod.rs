@@ -17,6 +17,7 @@ mod terms;
 mod tests;
 mod vault;
 mod watch;
+pub mod webhook;
 
 pub use call::{Call, Parts, hex};
 pub use decide::{Decided, Decider, Place, Verdict};
@@ -29,7 +30,8 @@ use crate::clock::Clock;
 use crate::fault;
 use crate::metrics::Metrics;
 use crate::store::{
-    self, Approval, ApprovalDecision, ApprovalState as State, Holding, Move, NewNotice, Requester, Store, Subject,
+    self, Approval, ApprovalDecision, ApprovalState as State, Holding, Move, NewNotice, Notice, NoticeCounts,
+    Requester, Store, Subject,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -41,6 +43,10 @@ use watch::Waiters;
 const ERASED_AFTER_MS: i64 = 24 * 60 * 60 * 1000;
 /// Forgotten after the end: that there was such a call. (The audit log keeps it.)
 const FORGOTTEN_AFTER_MS: i64 = 30 * ERASED_AFTER_MS;
+
+/// Between tries to write down how a run ended.
+const FINISH_AGAIN: [Duration; 4] =
+    [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
 
 /// Held calls; one per process. Clones share it.
 #[derive(Clone)]
@@ -317,7 +323,18 @@ impl Approvals {
     /// The store's: then the call counts as running until this process ends, and as indeterminate afterwards.
     pub async fn finish(&self, consumed: Consumed, ending: Ending) -> Result<(), Error> {
         let state = if ending.is_completed { State::Completed } else { State::Failed };
-        self.finish_as(&consumed, state, Some(&ending.answer), ending.note).await
+        let mut tries = FINISH_AGAIN.iter();
+        loop {
+            // What ran once has one answer: it is not lost for a disk that is busy.
+            let finished = self.finish_as(&consumed, state, Some(&ending.answer), ending.note.clone()).await;
+            match (finished, tries.next()) {
+                (Err(Error::Store(error)), Some(pause)) => {
+                    tracing::warn!(%error, approval = %consumed.id, "the end of a held call cannot be written down yet");
+                    tokio::time::sleep(*pause).await;
+                }
+                (finished, _) => return finished,
+            }
+        }
     }
 
     async fn finish_as(
@@ -388,6 +405,15 @@ impl Approvals {
         self.end(approval, &[State::Pending, State::Approved], State::Invalidated, why).await
     }
 
+    /// Takes a held call back in the name of the caller that made it. `false`: it has come to its end, or runs.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn cancel(&self, approval: &Approval, request: &str) -> Result<bool, Error> {
+        tracing::debug!(approval = %approval.id, request, "a caller takes its call back");
+        self.end(approval, &[State::Pending, State::Approved], State::Withdrawn, "its caller cancelled it").await
+    }
+
     /// Lets a task wait for a held call until then, whether or not its client is there. `None`: not any more.
     ///
     /// # Errors
@@ -420,6 +446,22 @@ impl Approvals {
         let terms = Terms::read(&approval.terms).ok_or(Error::Sealed)?;
         let call = self.call_of(&approval)?;
         Ok(Some(View { approval, terms, call, decisions }))
+    }
+
+    /// The webhooks that are told of a held call, and how far that has come.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn notices(&self, id: &str) -> Result<Vec<Notice>, Error> {
+        Ok(self.0.store.notices(id).await?)
+    }
+
+    /// How many webhooks are still to be told, and were given up in the last day.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn count_notices(&self) -> Result<NoticeCounts, Error> {
+        Ok(self.0.store.count_notices(self.0.clock.unix_ms().saturating_sub(ERASED_AFTER_MS)).await?)
     }
 
     /// A name for a masked value: the same for the same value.

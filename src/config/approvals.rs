@@ -3,6 +3,7 @@
 use super::{BehindProxy, Period, SecretRef, Tls};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::path::PathBuf;
 
 /// The listener for people who decide. No agent's token opens anything there.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -64,6 +65,9 @@ pub struct Webhook {
     pub name: String,
     /// Where it is sent: `https://`, or `http://` on loopback. No redirect is followed.
     pub url: String,
+    /// Trust only these certificates (PEM) there instead of the system's roots.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
     /// What signs both ways: `whsec_` and base64 of 24 to 64 random bytes.
     pub secret: SecretRef,
     /// The secret before the last change: what is signed with it is still taken.

@@ -1,4 +1,5 @@
-//! One small HTTP GET, for documents that other servers publish about themselves: metadata, keys.
+//! One small HTTP GET, for documents that other servers publish about themselves: metadata, keys. (And in `post` one small
+//! POST, to servers that whoever runs this gateway has named.)
 //!
 //! The URL may come from a document, or from a stranger (a client-id metadata document). So a fetch is bounded in time
 //! and size, follows no redirect, carries no credential, shares no pooled connection, and with [`Reach::Public`] goes to
@@ -8,8 +9,10 @@
 //! It stands on pingora's connector, as everything that goes out does: one TLS stack, one set of roots.
 
 mod address;
+mod post;
 
 pub use address::is_public;
+pub use post::{Answer, Post};
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderName, USER_AGENT};
@@ -245,20 +248,26 @@ async fn look_up(name: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
     if found.is_empty() { Err(fault("none".to_owned())) } else { Ok(found) }
 }
 
-fn head(url: &Url) -> Result<RequestHeader, Error> {
-    let target = match url.query() {
+fn target_of(url: &Url) -> String {
+    match url.query() {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),
-    };
+    }
+}
+
+fn host_of(url: &Url) -> Result<HeaderValue, Error> {
     let host = match url.port() {
         Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
         None => url.host_str().unwrap_or_default().to_owned(),
     };
+    HeaderValue::try_from(host).map_err(|_| Error::Url("has a host that cannot be sent in a header"))
+}
+
+fn head(url: &Url) -> Result<RequestHeader, Error> {
     let unfit = |_| Error::Url("cannot be sent in a request");
-    let mut head = RequestHeader::build(Method::GET, target.as_bytes(), Some(4)).map_err(unfit)?;
-    let host = HeaderValue::try_from(host).map_err(|_| Error::Url("has a host that cannot be sent in a header"))?;
+    let mut head = RequestHeader::build(Method::GET, target_of(url).as_bytes(), Some(4)).map_err(unfit)?;
     for (name, value) in [
-        (HOST, host),
+        (HOST, host_of(url)?),
         (USER_AGENT, HeaderValue::from_static(AGENT)),
         (ACCEPT, HeaderValue::from_static("application/json")),
     ] {
@@ -267,15 +276,20 @@ fn head(url: &Url) -> Result<RequestHeader, Error> {
     Ok(head)
 }
 
-async fn read(session: &mut HttpSession, max_bytes: usize) -> Result<Document, Error> {
-    let head = loop {
+/// The head of the final answer.
+async fn read_head(session: &mut HttpSession) -> Result<ResponseHeader, Error> {
+    loop {
         session.read_response_header().await.map_err(lost)?;
         match session.response_header() {
             Some(head) if head.status.is_informational() => {}
-            Some(head) => break head,
+            Some(head) => return Ok(head.clone()),
             None => return Err(Error::Lost("an answer without a head".to_owned())),
         }
-    };
+    }
+}
+
+async fn read(session: &mut HttpSession, max_bytes: usize) -> Result<Document, Error> {
+    let head = &read_head(session).await?;
     if head.status != StatusCode::OK {
         return Err(Error::Status(head.status));
     }

@@ -2,11 +2,11 @@
 
 use super::condition::Pointer;
 use super::pattern::Pattern;
-use crate::config::{self, Condition, Hold, Path, Problem, Rule, Who};
+use crate::config::{self, Condition, Path, Problem, Rule, Who};
 use std::collections::BTreeSet;
 
 /// A user and the groups they are in.
-type User = (String, Vec<String>);
+pub(super) type User = (String, Vec<String>);
 
 /// Names of arguments that hold text for a shell.
 const SHELL_NAMES: [&str; 4] = ["command", "cmd", "script", "shell"];
@@ -14,8 +14,8 @@ const SHELL_NAMES: [&str; 4] = ["command", "cmd", "script", "shell"];
 /// Everything in a policy that leads nowhere, as errors, and what looks forgotten, as warnings.
 ///
 /// For a policy that compiles; of one that does not, only the rules that can be read are judged.
-/// `users` are all that the gateway knows, since only they can approve.
-pub fn lint(config: &config::Policy, users: &[(String, Vec<String>)]) -> Vec<Problem> {
+/// Whether what is held could be approved is judged by `unapprovable`.
+pub fn lint(config: &config::Policy) -> Vec<Problem> {
     let path = Path::root().key("policy").key("rules");
     let mut problems = Vec::new();
     if !config.rules.is_empty() && config.rules.iter().all(|rule| rule.deny.is_some()) {
@@ -24,9 +24,6 @@ pub fn lint(config: &config::Policy, users: &[(String, Vec<String>)]) -> Vec<Pro
     for (at, rule) in config.rules.iter().enumerate() {
         let here = path.index(at);
         problems.extend(never_decides(rule, &config.rules, &here));
-        if let Some(hold) = &rule.hold {
-            problems.extend(cannot_be_approved(rule, hold, users, &here));
-        }
         for (pointer, condition) in &rule.when {
             let here = here.key("when").key(pointer);
             problems.extend(forgets_absence(rule, condition, pointer, &here));
@@ -103,40 +100,7 @@ fn includes(wide: Option<&Who>, narrow: Option<&Who>) -> bool {
         && is_part(of_narrow(|who| who.clients.as_ref()), &wide.clients)
 }
 
-/// A hold that would only run out.
-fn cannot_be_approved(rule: &Rule, hold: &Hold, users: &[User], path: &Path) -> Option<Problem> {
-    let path = path.key("hold").key("approvers");
-    let approvers: BTreeSet<&str> = users
-        .iter()
-        .filter(|(name, groups)| {
-            hold.approvers.users.contains(name) || groups.iter().any(|group| hold.approvers.groups.contains(group))
-        })
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let Some(first) = approvers.first() else {
-        return Some(
-            Problem::new(path, format!("nobody known here could approve what rule `{}` holds", rule.name))
-                .hint("name a user that exists, or a group that one is in"),
-        );
-    };
-    let requesters: BTreeSet<&str> =
-        users.iter().filter(|user| may_ask(rule.who.as_ref(), user)).map(|(name, _)| name.as_str()).collect();
-    if hold.by_requester || approvers.len() > 1 || !requesters.contains(first) {
-        return None;
-    }
-    let hint = "name another approver, or write `self: true`: then they may approve their own calls with the password entered afresh";
-    Some(if requesters.len() == 1 {
-        let message =
-            format!("only `{first}` could approve what rule `{}` holds, and only `{first}` can ask for it", rule.name);
-        Problem::new(path, message).hint(hint)
-    } else {
-        let message =
-            format!("nobody could approve what rule `{}` holds of `{first}`, who is its only approver", rule.name);
-        Problem::warning(path, message).hint(hint)
-    })
-}
-
-fn may_ask(who: Option<&Who>, (name, groups): &User) -> bool {
+pub(super) fn may_ask(who: Option<&Who>, (name, groups): &User) -> bool {
     who.is_none_or(|who| {
         who.users.as_ref().is_none_or(|users| users.contains(name))
             && who.groups.as_ref().is_none_or(|wanted| groups.iter().any(|group| wanted.contains(group)))
@@ -181,12 +145,9 @@ mod tests {
     use super::lint;
     use crate::policy::testing::written;
 
-    /// With alice and bob known, alice in `admins` and `ops`, bob in `ops`.
     #[track_caller]
     fn check(rules: &str, expected: &str) {
-        let groups = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        let users = [("alice".to_owned(), groups(&["admins", "ops"])), ("bob".to_owned(), groups(&["ops"]))];
-        let found: Vec<String> = lint(&written(&format!("rules: [{rules}]")), &users)
+        let found: Vec<String> = lint(&written(&format!("rules: [{rules}]")))
             .iter()
             .map(|problem| {
                 let kind = if problem.is_error() { "error" } else { "warning" };
@@ -194,28 +155,6 @@ mod tests {
             })
             .collect();
         assert_eq!(found.join("\n"), expected);
-    }
-
-    #[test]
-    fn a_hold_needs_an_approver_who_did_not_ask() {
-        let hold = |rest: &str, approvers: &str| {
-            format!("{{ name: h, tools: ['u/t'], {rest} hold: {{ approvers: {approvers} }} }}")
-        };
-        check(&hold("", "{ groups: [ops] }"), "");
-        check(&hold("who: { users: [bob] },", "{ groups: [admins] }"), "");
-        check(
-            &hold("", "{ users: [carol], groups: [nobody] }"),
-            "error policy.rules[0].hold.approvers: nobody known here could approve what rule `h` holds",
-        );
-        check(
-            &hold("who: { groups: [admins] },", "{ groups: [admins] }"),
-            "error policy.rules[0].hold.approvers: only `alice` could approve what rule `h` holds, and only `alice` can ask for it",
-        );
-        check(&hold("who: { groups: [admins] },", "{ groups: [admins] }, self: true"), "");
-        check(
-            &hold("", "{ groups: [admins] }"),
-            "warning policy.rules[0].hold.approvers: nobody could approve what rule `h` holds of `alice`, who is its only approver",
-        );
     }
 
     #[test]

@@ -15,6 +15,7 @@
 )]
 
 mod admit;
+mod approvable;
 mod compile;
 mod condition;
 mod decision;
@@ -33,6 +34,7 @@ mod tests;
 mod trial;
 mod who;
 
+pub use approvable::unapprovable;
 pub use decision::{Allowed, Approvers, Decision, Denied, Held, Hold, Signal, Why};
 pub use explain::{Explanation, Line};
 pub use external::lint_external;
@@ -126,6 +128,11 @@ impl Policy {
                     && rule.reach(principal, upstream, object, scopes) != Reach::Never
                     && (scopes.is_empty() || !is_hidden(scopes))
             })
+    }
+
+    /// Whether some rule could hold a call of some tool there, whoever makes it.
+    pub fn may_hold(&self, upstream: &str) -> bool {
+        self.candidates(upstream, Object::Tool("")).any(|rule| matches!(rule.effect, Effect::Hold(_)))
     }
 
     /// The scopes that rules name, each once, in alphabetical order.

@@ -5,12 +5,14 @@ mod approvals;
 mod clients;
 mod codes;
 mod documents;
+mod notices;
 mod refresh_tokens;
 
 pub(crate) use approvals::*;
 pub(crate) use clients::*;
 pub(crate) use codes::*;
 pub(crate) use documents::*;
+pub(crate) use notices::*;
 pub(crate) use refresh_tokens::*;
 
 use super::{Attempt, Error, Grant, MAX_GRANTS_OF_ONE_SUBJECT, Revocation, Revoked, Store, Subject};
@@ -52,6 +54,9 @@ macro_rules! suite {
             what_ran_when_its_process_ended_is_found_and_never_used_again, what_runs_out_is_ended_once,
             changes_are_seen_by_every_process_in_order, what_is_old_is_erased_then_forgotten,
             that_somebody_waits_is_no_change,
+            a_notice_is_sent_by_one_process_at_a_time, of_many_processes_at_once_one_takes_a_notice,
+            what_was_tried_in_vain_is_tried_again_in_time, nobody_is_told_of_a_call_that_is_over,
+            what_a_webhook_says_is_heard_once,
         );
     };
     (@cases $backend:ident, $open:expr, $($case:ident),+ $(,)?) => {

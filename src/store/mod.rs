@@ -30,7 +30,7 @@ pub use document::{FetchedDocument, MAX_DOCUMENTS};
 pub use grant::{Grant, LOGIN, MAX_GRANTS_OF_ONE_SUBJECT, MAX_LISTED, NotASubject, Revoked, Subject};
 pub(crate) use grant::{is_client_id, is_user_name};
 pub use login::{Attempt, LoginState};
-pub use notice::{Notice, NoticeState};
+pub use notice::{Notice, NoticeCounts, NoticeState};
 pub use refresh::{
     MAX_USED_TOKENS_OF_ONE_GRANT, NewRefreshToken, REFRESH_TOKEN, RETRY_WINDOW_MS, RefreshToken, Rotated, Rotation,
 };

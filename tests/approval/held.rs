@@ -163,11 +163,6 @@ impl Holder {
         let found = self.runtime.block_on(self.approvals.get(&held.id)).expect("the store answers");
         found.expect("it is there").state
     }
-
-    /// The approvals themselves.
-    pub(crate) fn approvals(&self) -> (&Runtime, &Approvals) {
-        (&self.runtime, &self.approvals)
-    }
 }
 
 /// A browser at the approvals page, where this person has logged in.

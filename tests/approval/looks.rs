@@ -43,7 +43,10 @@ fn look(name: &str, look: Look, judge: fn(&Window) -> Vec<String>) {
     for (held, what) in held.iter().zip(["call", "hostile", "long"]) {
         window.goto(&format!("{origin}{}", path(held)));
         window.wait_for_button("Deny");
-        window.shot(&format!("approvals-{what}-{name}"));
+        // The long one is longer than a picture may be.
+        if what != "long" {
+            window.shot(&format!("approvals-{what}-{name}"));
+        }
         assert_eq!(judge(&window), [""; 0], "{what}, {name}");
     }
 }

@@ -2,12 +2,25 @@
 
 mod admin_doors;
 mod api;
+mod beside;
+mod bridge;
+mod cli;
+mod clients;
 mod decide;
+mod exactly_once;
+mod exactly_this;
 mod held;
+/// Webhooks for tests.
+pub(crate) mod hooks;
 mod inert;
+mod kills;
 mod looks;
 mod memory;
 mod page;
 mod people;
+mod runs;
 mod speed;
+mod start;
 mod waiting;
+mod webhook_in;
+mod webhook_out;

@@ -1,7 +1,7 @@
 //! The files in `docs/policy.md` load, mean something, and pass their own tests.
 
 use portcullis::config::{self, Known};
-use portcullis::policy::{Policy, lint};
+use portcullis::policy::{Policy, lint, unapprovable};
 use std::collections::BTreeMap;
 
 #[test]
@@ -22,7 +22,8 @@ fn every_file_in_the_documentation_is_a_policy_that_passes_its_tests() {
         let policy = Policy::compile(&config.policy).expect("it compiles");
         let failures = policy.run_tests(&config.policy.tests, |user| groups.get(user).cloned().unwrap_or_default());
         assert!(failures.is_empty(), "{failures:#?}");
-        let problems = lint(&config.policy, &users);
+        let mut problems = lint(&config.policy);
+        problems.extend(unapprovable(&config.policy, &users, false));
         assert!(!problems.iter().any(config::Problem::is_error), "{problems:#?}");
     }
 }

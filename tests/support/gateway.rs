@@ -108,6 +108,13 @@ impl Launch {
         process::run(command.arg("--config").arg(self.path("gateway.yaml")).args(arguments), b"")
     }
 
+    /// Starts a command of the program on this configuration that runs beside the test.
+    #[track_caller]
+    pub(crate) fn spawn(&self, name: &str, arguments: &[&str]) -> Server {
+        let mut command = self.portcullis();
+        Server::spawn(name, command.arg("--config").arg(self.path("gateway.yaml")).args(arguments))
+    }
+
     fn portcullis(&self) -> std::process::Command {
         let mut command = process::command(env!("CARGO_BIN_EXE_portcullis"));
         command.current_dir(self.dir.path()).envs(self.env.iter().map(|(name, value)| (name, value)));
@@ -302,6 +309,17 @@ impl Gateway {
         self.has_stopped = true;
         self.signal("TERM");
         self.server.wait()
+    }
+
+    /// Waits until it has died of itself, and starts it again on the same folder, without the environment it had.
+    #[track_caller]
+    pub(crate) fn restart_after_death(mut self) -> Gateway {
+        self.has_stopped = true;
+        self.server.wait();
+        let empty = Launch { dir: TempDir::new().expect("a temporary folder"), env: Vec::new() };
+        let mut launch = std::mem::replace(&mut self.launch, empty);
+        launch.env.clear();
+        launch.start()
     }
 
     /// Kills it without a warning and starts it again on the same folder (and, with `listen: 127.0.0.1:0`, another port).

@@ -83,7 +83,8 @@ fn problems(yaml: &str) -> Option<String> {
         |(name, groups): &(&str, &[&str])| ((*name).to_owned(), groups.iter().map(|g| (*g).to_owned()).collect());
     users.extend(of_examples.iter().map(|user| owned(user)));
     let mut found = config::check(&loaded.config, Known { users: &names, groups: &groups });
-    found.extend(policy::lint(&loaded.config.policy, &users));
+    found.extend(policy::lint(&loaded.config.policy));
+    found.extend(policy::unapprovable(&loaded.config.policy, &users, false));
     match policy::Policy::compile(&loaded.config.policy) {
         Ok(policy) => {
             let groups_of = |name: &str| users.iter().find(|(user, _)| user == name).map(|(_, groups)| groups.clone());

@@ -71,7 +71,8 @@ pub(super) async fn approve(args: &Approve, context: &Context<'_>, out: &mut dyn
     let approvals = super::readable(context)?;
     let view = show::view(&approvals, &args.id).await?;
     let now_ms = context.clock.unix_ms();
-    show::print(&view, &approvals, now_ms, out)?;
+    let notices = approvals.notices(&args.id).await?;
+    show::print(&view, &notices, &approvals, now_ms, out)?;
     out.flush()?;
     confirm(args.digest.as_deref(), &view)?;
     let decided = decide(&view, Verdict::Approve, None, &args.by, context).await?;

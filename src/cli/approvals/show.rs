@@ -10,7 +10,7 @@ use crate::clock::rfc3339;
 use crate::jsonrpc::Kind;
 use crate::pages::text::exact_line;
 use crate::policy::Approvers;
-use crate::store::{ApprovalDecision, ApprovalState as State};
+use crate::store::{ApprovalDecision, ApprovalState as State, Notice, NoticeState};
 use anyhow::bail;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -34,12 +34,13 @@ pub(in crate::cli) struct Show {
 pub(super) async fn run(args: &Show, context: &Context<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
     let approvals = readable(context)?;
     let view = view(&approvals, &args.id).await?;
+    let notices = approvals.notices(&args.id).await?;
     let now_ms = context.clock.unix_ms();
     if args.json {
-        writeln!(out, "{}", ascii(&facts(&view, &approvals, now_ms)?))?;
+        writeln!(out, "{}", ascii(&facts(&view, &notices, &approvals, now_ms)?))?;
         return Ok(());
     }
-    print(&view, &approvals, now_ms, out)
+    print(&view, &notices, &approvals, now_ms, out)
 }
 
 /// The held call of this id, or an error that says there is none.
@@ -51,7 +52,13 @@ pub(super) async fn view(approvals: &Approvals, id: &str) -> anyhow::Result<View
 }
 
 /// Everything, for people.
-pub(super) fn print(view: &View, approvals: &Approvals, now_ms: i64, out: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn print(
+    view: &View,
+    notices: &[Notice],
+    approvals: &Approvals,
+    now_ms: i64,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     let held = &view.approval;
     writeln!(out, "held call {}: {}", held.id, list::state(held, now_ms).as_str())?;
     who(view, out)?;
@@ -68,6 +75,9 @@ pub(super) fn print(view: &View, approvals: &Approvals, now_ms: i64, out: &mut d
     }
     for said in &view.decisions {
         field(out, "decided", &decision(said))?;
+    }
+    for notice in notices {
+        field(out, "webhook", &told(notice))?;
     }
     if let Some(note) = &held.note {
         field(out, "note", &exact_line(note))?;
@@ -133,6 +143,12 @@ fn clocks(view: &View, now_ms: i64, out: &mut dyn Write) -> io::Result<()> {
 fn decision(said: &ApprovalDecision) -> String {
     let word = if said.approves { "approved" } else { "denied" };
     format!("{word} by {} ({}) at {}", exact_line(&said.person), exact_line(&said.via), rfc3339(said.at_ms))
+}
+
+fn told(notice: &Notice) -> String {
+    let times = if notice.attempts == 1 { "1 attempt".to_owned() } else { format!("{} attempts", notice.attempts) };
+    let why = notice.last_error.as_ref().map(|why| format!(": {}", exact_line(why))).unwrap_or_default();
+    format!("{}: {} after {times}{why}", notice.hook, notice.state.as_str())
 }
 
 fn content(view: &View, approvals: &Approvals, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -201,7 +217,7 @@ pub(super) fn grouped(digest: &[u8; 32]) -> String {
 }
 
 /// Everything, for programs.
-fn facts(view: &View, approvals: &Approvals, now_ms: i64) -> anyhow::Result<Value> {
+fn facts(view: &View, notices: &[Notice], approvals: &Approvals, now_ms: i64) -> anyhow::Result<Value> {
     let mut facts = list::facts(&view.approval, now_ms);
     let arguments = approvals.masked_arguments(view).map(|text| serde_json::from_str::<Value>(&text)).transpose()?;
     let responses = view.call.as_ref().and_then(|call| call.input_responses());
@@ -216,11 +232,22 @@ fn facts(view: &View, approvals: &Approvals, now_ms: i64) -> anyhow::Result<Valu
         "self": view.terms.by_requester,
         "signals": view.terms.findings,
         "decisions": view.decisions.iter().map(said).collect::<Vec<_>>(),
+        "webhooks": notices.iter().map(webhook).collect::<Vec<_>>(),
     });
     if let (Value::Object(facts), Value::Object(more)) = (&mut facts, more) {
         facts.extend(more);
     }
     Ok(facts)
+}
+
+fn webhook(notice: &Notice) -> Value {
+    json!({
+        "name": &*notice.hook,
+        "state": notice.state.as_str(),
+        "attempts": notice.attempts,
+        "next_at": (notice.state == NoticeState::Waiting).then(|| rfc3339(notice.next_at_ms)),
+        "last_error": notice.last_error,
+    })
 }
 
 fn said(said: &ApprovalDecision) -> Value {

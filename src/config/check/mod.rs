@@ -3,6 +3,7 @@
 //! Looks at the file alone: nothing is opened, resolved or connected to. Form (keys, types, ranges) was `form`'s;
 //! what a policy decides is `policy`'s; whether files and variables are there shows when the snapshot is built.
 
+mod approvals;
 mod clients;
 mod issuers;
 mod limits;
@@ -34,6 +35,7 @@ pub fn check(config: &Config, known: Known<'_>) -> Vec<Problem> {
     clients::check(config, &mut problems);
     issuers::check(config, &mut problems);
     upstreams::check(config, &mut problems);
+    approvals::check(config, known, &mut problems);
     limits::check(config, &mut problems);
     oauth::check(config, &mut problems);
     problems

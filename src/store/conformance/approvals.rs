@@ -58,6 +58,12 @@ async fn held(store: &Store, id: &str, digest: u8) -> Approval {
     }
 }
 
+/// Held, and told to these webhooks.
+pub(super) async fn held_with(store: &Store, id: &str, digest: u8, notices: Vec<NewNotice>) {
+    let holding = store.hold(new(id, digest), notices, 10, KEEP_MS).await.unwrap();
+    assert!(matches!(holding, Holding::New(_)));
+}
+
 fn said(person: &str, approves: bool, at_ms: i64) -> ApprovalDecision {
     ApprovalDecision { person: person.into(), approves, via: "page".to_owned(), at_ms, mark: [3; 32] }
 }

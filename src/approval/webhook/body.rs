@@ -1,0 +1,97 @@
+//! What a receiver is told of a held call.
+//!
+//! Texts of strangers are written as people see them everywhere else: what cannot be seen is named. The one sentence for a
+//! chat has no character in it that chats take for markup, and no link but ours.
+
+use super::{Hook, InForce};
+use crate::approval::{Approvals, View, hex};
+use crate::clock::rfc3339;
+use crate::pages::text::exact_line;
+use crate::store::Notice;
+use serde_json::{Value, json};
+
+/// The `type` of what we send.
+pub(super) const REQUESTED: &str = "approval.requested";
+/// A summary is one line of a chat.
+const LONGEST_SUMMARY: usize = 300;
+
+/// The body of a notice, in JSON.
+pub(super) fn of(notice: &Notice, view: &View, hook: &Hook, approvals: &Approvals, in_force: &InForce) -> Vec<u8> {
+    let (held, terms) = (&view.approval, &view.terms);
+    let rules: Vec<String> = held.rules.iter().map(|rule| exact_line(rule)).collect();
+    let signals =
+        terms.findings.iter().map(|found| json!({ "signal": exact_line(&found.signal), "at": exact_line(&found.at) }));
+    let mut data = json!({
+        "id": &*held.id,
+        "digest": hex(&held.digest),
+        "upstream": &*held.upstream,
+        "tool": exact_line(&held.tool),
+        "requester": exact_line(&held.requester.subject.to_string()),
+        "client": exact_line(&held.requester.client),
+        "rules": rules,
+        "signals": signals.collect::<Vec<_>>(),
+        "summary": summary(view),
+        "link": format!("{}/approvals/{}", in_force.admin_url, held.id),
+        "expires_at": rfc3339(held.expires_at_ms),
+        "valid_for_s": held.valid_for_ms / 1000,
+    });
+    if hook.decides_as.is_some() {
+        data["decision_url"] = format!("{}/webhooks/{}", in_force.admin_url, hook.name).into();
+        data["nonce"] = notice.nonce.clone().into();
+    }
+    if hook.sends_arguments {
+        let arguments = approvals.masked_arguments(view).and_then(|text| serde_json::from_str(&text).ok());
+        data["arguments"] = arguments.unwrap_or(Value::Null);
+        data["masked"] = terms.mask.iter().cloned().collect();
+    }
+    json!({ "type": REQUESTED, "timestamp": rfc3339(held.created_at_ms), "data": data }).to_string().into_bytes()
+}
+
+/// Who wants what, in one sentence that no chat takes for more than that.
+fn summary(view: &View) -> String {
+    let held = &view.approval;
+    let rules = held.rules.iter().map(|rule| quiet(rule)).collect::<Vec<_>>().join(", ");
+    let (who, tool) = (quiet(&held.requester.subject.to_string()), quiet(&held.tool));
+    let whole = format!("{who} asks to call {}/{tool}, which needs an approval ({rules})", held.upstream);
+    if whole.chars().count() <= LONGEST_SUMMARY {
+        return whole;
+    }
+    let start: String = whole.chars().take(LONGEST_SUMMARY).collect();
+    format!("{start}…")
+}
+
+/// A text without anything that Slack, Discord, Markdown or HTML give a meaning to.
+fn quiet(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in exact_line(text).chars() {
+        match c {
+            '<' | '>' | '&' | '[' | ']' | '`' | '*' | '~' | '|' | '\\' | '@' | '#' => {
+                out.push_str(&format!("⟦U+{:04X}⟧", u32::from(c)));
+            }
+            // What looks like a URL is made one that can be clicked.
+            '/' if out.ends_with(":/") => out.push_str("⟦U+002F⟧"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quiet;
+
+    ///
+    #[test]
+    fn a_chat_finds_neither_markup_nor_links_nor_names_to_ring() {
+        for (text, expected) in [
+            ("delete_file", "delete_file"),
+            ("user:alice", "user:alice"),
+            ("<!channel> *now*", "⟦U+003C⟧!channel⟦U+003E⟧ ⟦U+002A⟧now⟦U+002A⟧"),
+            ("[ok](https://evil)", "⟦U+005B⟧ok⟦U+005D⟧(https:/⟦U+002F⟧evil)"),
+            ("@everyone `x`", "⟦U+0040⟧everyone ⟦U+0060⟧x⟦U+0060⟧"),
+            ("a\u{202e}b\nc", "a⟦U+202E⟧b⟦U+000A⟧c"),
+        ] {
+            assert_eq!(quiet(text), expected, "{text:?}");
+        }
+    }
+}
