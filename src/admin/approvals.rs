@@ -280,9 +280,10 @@ fn told(
         is_pending: state == State::Pending,
         rules: held.rules.iter().map(ToString::to_string).collect(),
         findings: view.terms.findings.iter().map(|found| (found.signal.clone(), found.at.clone())).collect(),
-        facts: facts(held, state, now_ms),
+        facts: facts(held, state),
         caller: caller_text(held, is_waited_for),
         is_waited_for,
+        clocks: (state == State::Pending).then(|| clocks(held, now_ms)),
         digest: hex(&held.digest)
             .as_bytes()
             .chunks(8)
@@ -327,15 +328,21 @@ fn caller_text(held: &Approval, is_waited_for: bool) -> String {
     format!("Its caller is not waiting: an approval only lets the same call run if it comes again within {valid_for}.")
 }
 
-fn facts(held: &Approval, state: State, now_ms: i64) -> Vec<(&'static str, String)> {
+/// Both clocks, where they are needed.
+fn clocks(held: &Approval, now_ms: i64) -> String {
+    let left = period(held.expires_at_ms.saturating_sub(now_ms));
+    let valid_for = period(held.valid_for_ms);
+    format!("Undecided, it is over in {left}. An approval may be used for {valid_for}, and for one run.")
+}
+
+fn facts(held: &Approval, state: State) -> Vec<(&'static str, String)> {
     let mut facts = vec![("Asked for", second(held.created_at_ms))];
-    let mut add = |name, at_ms: Option<i64>| facts.extend(at_ms.map(|at_ms| (name, second(at_ms))));
     if state == State::Pending {
-        let left = period(held.expires_at_ms.saturating_sub(now_ms));
-        facts.push(("Undecided, it is over", format!("{} (in {left})", second(held.expires_at_ms))));
+        facts.push(("Undecided, it is over", second(held.expires_at_ms)));
         facts.push(("An approval may be used for", period(held.valid_for_ms)));
         return facts;
     }
+    let mut add = |name, at_ms: Option<i64>| facts.extend(at_ms.map(|at_ms| (name, second(at_ms))));
     add("Decided", held.decided_at_ms);
     add("Could be used until", held.usable_until_ms);
     add("Began to run", held.consumed_at_ms);

@@ -24,6 +24,7 @@ fn endpoints(held: &Approval) -> Vec<(&'static str, String)> {
         ("POST", "/login".to_owned()),
         ("POST", "/logout".to_owned()),
     ]);
+    all.push(("POST", "/webhooks/chat".to_owned()));
     all.push(("GET", api.clone()));
     all.extend(["approve", "deny", "reopen", "withdraw", "resolve"].map(|verb| ("POST", format!("{api}/{verb}"))));
     all
@@ -176,6 +177,9 @@ fn a_16_a_form_of_another_site_decides_nothing_even_with_everything_in_it() {
         &[("Host", "evil.test")],
     ] {
         assert_eq!((post(headers).status, holder.state(&held)), (403, ApprovalState::Pending), "{headers:?}");
+    }
+    for code in ["request.origin", "request.host"] {
+        recorded(&gateway, "refused", code);
     }
     let own = format!("http://{admin}");
     assert_eq!(post(&[("Origin", &own), ("Sec-Fetch-Site", "same-origin")]).status, 303);

@@ -12,14 +12,15 @@ const HOSTILE: &str = r#"{"<img src=x onerror=\"window.__x=1\">":"\u202e\u200b\u
 /// Calls of every kind, the ordinary one first.
 fn calls(gateway: &Gateway) -> [Approval; 3] {
     let holder = Holder::of(gateway);
-    let ordinary = holder.hold(&Wish::of(COMMAND).found("recursive delete", "/command"));
-    let mut hostile = Wish::of(HOSTILE);
+    let ordinary = Wish { upstream: "sandbox", ..Wish::of(COMMAND) };
+    let ordinary = holder.hold(&ordinary.found("recursive delete", "/command"));
+    let mut hostile = Wish { upstream: "build", ..Wish::of(HOSTILE) };
     hostile.tool = "run\u{202e}_command".to_owned();
     hostile.client = "\"><script>window.__x=1</script>".to_owned();
     hostile.terms = terms(&["admins", "ops"], 2);
     hostile.terms.mask.insert("/deep/list/1".to_owned());
     let long = format!(r#"{{"path":"notes.txt","content":"{}"}}"#, "one line of a long file\\n".repeat(9000));
-    let mut long = Wish::of(&long);
+    let mut long = Wish { upstream: "sandbox", ..Wish::of(&long) };
     long.tool = "write_file".to_owned();
     long.expires = Duration::from_secs(900);
     [ordinary, holder.hold(&hostile), holder.hold(&long)]
@@ -59,6 +60,11 @@ fn the_approvals_page_stands_in_nobodys_way_on_a_desk_by_day() {
 #[test]
 fn the_approvals_page_stands_in_nobodys_way_on_a_desk_by_night() {
     look("desk-dark", Look::DESK.dark(), Window::hindrances);
+}
+
+#[test]
+fn the_approvals_page_stands_in_nobodys_way_on_a_tablet() {
+    look("tablet", Look { size: (820, 600), ..Look::DESK }, Window::hindrances);
 }
 
 #[test]

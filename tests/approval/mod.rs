@@ -19,6 +19,7 @@ mod memory;
 mod page;
 mod people;
 mod runs;
+mod sessions;
 mod speed;
 mod start;
 mod waiting;
