@@ -149,6 +149,20 @@ struct Stops {
     upstreams: watch::Sender<bool>,
 }
 
+/// What the listeners of one process share.
+#[derive(Clone)]
+struct Common {
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    store: Store,
+    keys: Arc<Keys>,
+    clock: Clock,
+    audit: Audit,
+    metrics: Arc<Metrics>,
+    approvals: Approvals,
+    /// From which everything that is sealed or signed for browsers and clients is derived.
+    key: SealKey,
+}
+
 /// What a process is made of.
 struct Parts {
     readiness: Readiness,
@@ -162,17 +176,6 @@ struct Parts {
     certificate: Option<Arc<Certificate>>,
     admin_certificate: Option<Arc<Certificate>>,
     admin: admin::Given,
-}
-
-/// What nearly every part is given.
-struct Base {
-    snapshots: Arc<ArcSwap<Snapshot>>,
-    store: Store,
-    key: SealKey,
-    clock: Clock,
-    audit: Audit,
-    metrics: Arc<Metrics>,
-    approvals: Approvals,
 }
 
 // === impl Sockets ===
@@ -218,17 +221,17 @@ fn bind_unix(path: PathBuf) -> Result<(UnixListener, PathBuf), Error> {
     Ok((listener, path))
 }
 
-// === impl Base ===
+// === impl Common ===
 
-impl Base {
-    fn new(
-        snapshots: Arc<ArcSwap<Snapshot>>,
-        store: Store,
-        key: SealKey,
-        clock: Clock,
-        audit: Audit,
-        metrics: Arc<Metrics>,
-    ) -> Base {
+impl Common {
+    async fn open(loaded: &config::Loaded, addresses: Addresses, clock: Clock) -> Result<Common, Error> {
+        let metrics = Arc::new(Metrics::new());
+        let snapshot = first_snapshot(loaded, addresses, &metrics, &clock)?;
+        let data_dir = &snapshot.data_dir;
+        let store = Store::open(data_dir).await?;
+        let keys = Arc::new(Keys::open(data_dir)?);
+        let key = session_key(data_dir)?;
+        let audit = Audit::open(audit::Settings::new(data_dir, snapshot.config.audit.sync, clock.clone()))?;
         let approvals = Approvals::new(approval::Given {
             store: store.clone(),
             key: &key,
@@ -236,52 +239,30 @@ impl Base {
             audit: audit.clone(),
             metrics: Arc::clone(&metrics),
         });
-        Base { snapshots, store, key, clock, audit, metrics, approvals }
+        let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
+        Ok(Common { snapshots, store, keys, clock, audit, metrics, approvals, key })
     }
 
-    fn for_oauth(&self, keys: &Arc<Keys>, fetcher: &Fetcher) -> oauth::Given<'_> {
-        oauth::Given {
-            snapshots: Arc::clone(&self.snapshots),
-            keys: Arc::clone(keys),
-            store: self.store.clone(),
-            clock: self.clock.clone(),
-            audit: self.audit.clone(),
-            approvals: self.approvals.clone(),
-            fetcher: fetcher.clone(),
-            key: &self.key,
-        }
+    fn admin(&self) -> admin::Given {
+        let Common { snapshots, store, clock, audit, approvals, key, .. } = self.clone();
+        admin::Given { snapshots, store, clock, audit, approvals, key }
     }
 
-    fn for_admin(&self) -> admin::Given {
-        admin::Given {
-            snapshots: Arc::clone(&self.snapshots),
-            store: self.store.clone(),
-            clock: self.clock.clone(),
-            audit: self.audit.clone(),
-            approvals: self.approvals.clone(),
-            key: self.key,
-        }
-    }
-
-    fn readiness(&self, verifier: &Verifier, token: Option<Secret<String>>) -> Readiness {
-        Readiness {
-            audit: self.audit.clone(),
-            verifier: verifier.clone(),
-            is_stopping: Arc::new(AtomicBool::new(false)),
-            metrics: Arc::clone(&self.metrics),
-            token,
-        }
+    fn oauth(&self, fetcher: Fetcher) -> (oauth::Shared, Option<Secret<String>>) {
+        let Common { snapshots, store, keys, clock, audit, approvals, ref key, .. } = self.clone();
+        oauth::Shared::new(oauth::Given { snapshots, keys, store, clock, audit, approvals, fetcher, key })
     }
 
     fn reloader(&self, file: &Path, addresses: Addresses, reloaded: watch::Sender<()>) -> Arc<Reloader> {
+        let Common { snapshots, clock, audit, metrics, .. } = self.clone();
         let reloader = Reloader {
             file: file.to_owned(),
             listening: addresses.agent,
             admin: addresses.admin,
-            snapshots: Arc::clone(&self.snapshots),
-            audit: self.audit.clone(),
-            metrics: Arc::clone(&self.metrics),
-            clock: self.clock.clone(),
+            snapshots,
+            audit,
+            metrics,
+            clock,
             reloaded,
             seen: Mutex::new(None),
         };
@@ -299,33 +280,27 @@ impl Parts {
         addresses: Addresses,
         clock: Clock,
     ) -> Result<(Parts, Gateway, Option<Secret<String>>), Error> {
-        let metrics = Arc::new(Metrics::new());
-        let snapshot = first_snapshot(loaded, addresses, &metrics, &clock)?;
-        let data_dir = snapshot.data_dir.clone();
-        let store = Store::open(&data_dir).await?;
-        let keys = Arc::new(Keys::open(&data_dir)?);
-        let capacity = snapshot.config.limits.tokens as usize;
-        let issuer = Arc::clone(&snapshot.public_url);
-        let key = session_key(&data_dir)?;
+        let common = Common::open(loaded, addresses, clock).await?;
+        let Common { snapshots, store, keys, clock, audit, metrics, approvals, key } = common.clone();
+        let in_force = snapshots.load_full();
+        let capacity = in_force.config.limits.tokens as usize;
+        let issuer = Arc::clone(&in_force.public_url);
         let seal = Arc::new(Seal::new(&key));
         let sessions = Sessions::open_with(Arc::clone(&seal), store.clone(), clock.clone()).await?;
-        let verifier = Verifier::new(issuer, Arc::clone(&keys), store.clone(), clock.clone(), capacity);
+        let verifier = Verifier::new(issuer, Arc::clone(&keys), store, clock.clone(), capacity);
         let (reloaded, reloads) = watch::channel(());
-        let audit = Audit::open(audit::Settings::new(&data_dir, snapshot.config.audit.sync, clock.clone()))?;
         let token = metrics_token(loaded)?;
         let (certificate, admin_certificate) = certificates(loaded, &clock, &metrics)?;
-        let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
-        let base = Base::new(snapshots, store, key, clock, audit, metrics);
-        let (pages, setup_link) = oauth::Shared::new(base.for_oauth(&keys, &fetcher));
+        let (pages, setup_link) = common.oauth(fetcher.clone());
         let gateway = Gateway {
-            snapshots: Arc::clone(&base.snapshots),
+            snapshots: Arc::clone(&snapshots),
             verifier: verifier.clone(),
-            fetching: Fetching { fetcher, metrics: Arc::clone(&base.metrics), clock: base.clock.clone() },
-            audit: base.audit.clone(),
-            approvals: base.approvals.clone(),
-            metrics: Arc::clone(&base.metrics),
+            fetching: Fetching { fetcher, metrics: Arc::clone(&metrics), clock: clock.clone() },
+            audit: audit.clone(),
+            approvals,
+            metrics: Arc::clone(&metrics),
             shared,
             seal,
             sessions,
@@ -335,18 +310,26 @@ impl Parts {
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             pages: Pages { router: oauth::router(pages), open_to_scripts: oauth::OPEN_TO_SCRIPTS },
         };
+        let readiness = Readiness {
+            audit: audit.clone(),
+            verifier: verifier.clone(),
+            is_stopping: Arc::new(AtomicBool::new(false)),
+            metrics: Arc::clone(&metrics),
+            token,
+        };
+        let (reloader, admin) = (common.reloader(file, addresses, reloaded), common.admin());
         let parts = Parts {
-            readiness: base.readiness(&verifier, token),
-            reloader: base.reloader(file, addresses, reloaded),
-            admin: base.for_admin(),
-            snapshots: base.snapshots,
-            audit: base.audit,
-            metrics: base.metrics,
+            readiness,
+            reloader,
+            snapshots,
+            audit,
+            metrics,
             verifier,
             keys,
-            clock: base.clock,
+            clock,
             certificate,
             admin_certificate,
+            admin,
         };
         Ok((parts, gateway, setup_link))
     }
