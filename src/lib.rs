@@ -9,6 +9,8 @@ pub mod admin;
 pub mod approval;
 /// The record of what was decided and how it ended.
 pub mod audit;
+/// Logins, sessions and forms that the pages of both planes share.
+pub mod browser;
 /// The command line.
 pub mod cli;
 /// Now, passed in.

@@ -150,7 +150,7 @@ struct Wire {
     connections: IntGaugeVec,
     refused: IntCounterVec,
     certificate_expires: IntGaugeVec,
-    certificate_failed: IntGauge,
+    certificate_failed: IntGaugeVec,
 }
 
 impl Wire {
@@ -164,15 +164,17 @@ impl Wire {
             ),
             certificate_expires: made.gauges(
                 "certificate_expiry_timestamp_seconds",
-                "When a certificate of ours that is in use runs out: the agent listener's, and those shown to upstreams.",
+                "When a certificate of ours that is in use runs out: the agent listener's, the admin listener's, and those shown to upstreams.",
                 &["used_by"],
             ),
-            certificate_failed: made.gauge(
+            certificate_failed: made.gauges(
                 "certificate_reload_failed",
-                "1 while the listener's certificate and key on disk are not those in use.",
+                "1 while a listener's certificate and key on disk are not those in use.",
+                &["used_by"],
             ),
         };
         wire.certificate_expires.with_label_values(&["listener"]).set(0);
+        wire.certificate_failed.with_label_values(&["listener"]).set(0);
         wire
     }
 }
@@ -291,15 +293,15 @@ impl Metrics {
         self.approvals.decision.observe(seconds);
     }
 
-    /// The listener's certificate was read and is in use, until this time.
-    pub fn certificate_in_use(&self, expires_unix_seconds: i64) {
-        self.wire.certificate_failed.set(0);
-        self.wire.certificate_expires.with_label_values(&["listener"]).set(expires_unix_seconds);
+    /// A listener's certificate (`listener`: the agents', `admin`) was read and is in use, until this time.
+    pub fn certificate_in_use(&self, listener: &str, expires_unix_seconds: i64) {
+        self.wire.certificate_failed.with_label_values(&[listener]).set(0);
+        self.wire.certificate_expires.with_label_values(&[listener]).set(expires_unix_seconds);
     }
 
-    /// The listener's certificate on disk cannot be used; the old one stays.
-    pub fn certificate_refused(&self) {
-        self.wire.certificate_failed.set(1);
+    /// A listener's certificate on disk cannot be used; the old one stays.
+    pub fn certificate_refused(&self, listener: &str) {
+        self.wire.certificate_failed.with_label_values(&[listener]).set(1);
     }
 
     /// An upstream is shown a certificate, until this time.

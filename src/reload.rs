@@ -26,6 +26,8 @@ pub struct Reloader {
     pub file: PathBuf,
     /// Where the agent listener listens.
     pub listening: SocketAddr,
+    /// Where the admin listener listens.
+    pub admin: Option<SocketAddr>,
     /// What is in force.
     pub snapshots: Arc<ArcSwap<Snapshot>>,
     /// Told of every reload.
@@ -51,7 +53,8 @@ impl Reloader {
         let current = self.snapshots.load_full();
         let reloaded = config::read(&self.file).and_then(|loaded| {
             check_fixed(&current.config, &loaded)?;
-            Snapshot::compile(&loaded, &Surroundings { listening: self.listening, previous: Some(&current) })
+            let around = Surroundings { listening: self.listening, admin: self.admin, previous: Some(&current) };
+            Snapshot::compile(&loaded, &around)
         });
         match reloaded {
             Ok(snapshot) => {
@@ -154,12 +157,14 @@ fn upstream_files(config: &config::Config) -> Vec<&std::path::Path> {
 fn check_fixed(current: &config::Config, loaded: &config::Loaded) -> Result<(), Problems> {
     let new = &loaded.config;
     let metrics = |config: &config::Config| format!("{:?}", config.metrics);
+    let admin = |config: &config::Config| format!("{:?}", config.admin);
     let tls = |config: &config::Config| config.tls.as_ref().map(|tls| (tls.cert.clone(), tls.key.clone()));
     let fixed = [
         ("listen", current.listen == new.listen),
         ("public_url", current.public_url == new.public_url),
         ("data_dir", current.data_dir == new.data_dir),
         ("metrics", metrics(current) == metrics(new)),
+        ("admin", admin(current) == admin(new)),
         ("limits.tokens", current.limits.tokens == new.limits.tokens),
         ("limits.connections", current.limits.connections == new.limits.connections),
         ("tls", tls(current) == tls(new)),

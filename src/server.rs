@@ -12,7 +12,7 @@ use crate::fetch::Fetcher;
 use crate::identity::{self, Change, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
-use crate::oauth::{self, Signing};
+use crate::oauth;
 use crate::proxy::{Gateway, Ids, MAX_REFUSALS, Pages, Releasing};
 use crate::reload::Reloader;
 use crate::secret::Secret;
@@ -81,6 +81,8 @@ pub struct Addresses {
     pub agent: SocketAddr,
     /// The listener for metrics and health, where there is one.
     pub metrics: Option<SocketAddr>,
+    /// The listener for people who decide, where there is one.
+    pub admin: Option<SocketAddr>,
 }
 
 /// What is to be told when a gateway has started.
@@ -88,6 +90,8 @@ pub struct Addresses {
 pub struct Started {
     /// Where it can be reached.
     pub addresses: Addresses,
+    /// Where people decide on held calls, where there is a page for that.
+    pub approvals_url: Option<String>,
     /// The link by which the first person is made, where there is nobody yet. Whoever has it becomes an admin.
     pub setup_link: Option<Secret<String>>,
 }
@@ -114,7 +118,8 @@ pub async fn run(
     let mut services = JoinSet::new();
     parts.spawn_services(gateway, sockets, &stops, &mut services)?;
     info!(agent = %addresses.agent, snapshot = %parts.snapshots.load().hash, "gateway ready");
-    ready(Started { addresses, setup_link });
+    let approvals_url = parts.snapshots.load().admin.as_ref().map(|admin| admin.url.to_string());
+    ready(Started { addresses, approvals_url, setup_link });
     stop.await;
     parts.drain(&stops, &mut services).await;
     // Those that are processes of ours end after the last call.
@@ -130,6 +135,7 @@ pub async fn run(
 struct Sockets {
     agent: TcpListener,
     metrics: Option<TcpListener>,
+    admin: Option<TcpListener>,
     operator: (UnixListener, PathBuf),
     addresses: Addresses,
 }
@@ -153,6 +159,8 @@ struct Parts {
     keys: Arc<Keys>,
     clock: Clock,
     certificate: Option<Arc<Certificate>>,
+    admin_certificate: Option<Arc<Certificate>>,
+    admin: admin::Given,
 }
 
 // === impl Sockets ===
@@ -163,9 +171,15 @@ impl Sockets {
         files::make_private_dir(&data_dir).map_err(|source| Error::File { path: data_dir.clone(), source })?;
         let (agent, agent_address) = bind(&loaded.config.listen)?;
         let metrics = loaded.config.metrics.as_ref().map(|metrics| bind(&metrics.listen)).transpose()?;
-        let addresses = Addresses { agent: agent_address, metrics: metrics.as_ref().map(|(_, address)| *address) };
+        let admin = loaded.config.admin.as_ref().map(|admin| bind(&admin.listen)).transpose()?;
+        let addresses = Addresses {
+            agent: agent_address,
+            metrics: metrics.as_ref().map(|(_, address)| *address),
+            admin: admin.as_ref().map(|(_, address)| *address),
+        };
         let operator = bind_unix(data_dir.join(OPERATOR_SOCKET))?;
-        Ok(Sockets { agent, metrics: metrics.map(|(listener, _)| listener), operator, addresses })
+        let (metrics, admin) = (metrics.map(|(listener, _)| listener), admin.map(|(listener, _)| listener));
+        Ok(Sockets { agent, metrics, admin, operator, addresses })
     }
 }
 
@@ -215,7 +229,7 @@ impl Parts {
         let (reloaded, reloads) = watch::channel(());
         let audit = Audit::open(audit::Settings::new(&data_dir, snapshot.config.audit.sync, clock.clone()))?;
         let token = metrics_token(loaded)?;
-        let certificate = certificate(loaded, &clock, &metrics)?;
+        let (certificate, admin_certificate) = certificates(loaded, &clock, &metrics)?;
         let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
@@ -226,6 +240,14 @@ impl Parts {
             audit: audit.clone(),
             metrics: Arc::clone(&metrics),
         });
+        let admin = admin::Given {
+            snapshots: Arc::clone(&snapshots),
+            store: store.clone(),
+            clock: clock.clone(),
+            audit: audit.clone(),
+            approvals: approvals.clone(),
+            key,
+        };
         let (pages, setup_link) = oauth::Shared::new(oauth::Given {
             snapshots: Arc::clone(&snapshots),
             keys: Arc::clone(&keys),
@@ -233,7 +255,7 @@ impl Parts {
             clock: clock.clone(),
             audit: audit.clone(),
             fetcher: fetcher.clone(),
-            signing: Signing::new(&key),
+            key: &key,
         });
         let gateway = Gateway {
             snapshots: Arc::clone(&snapshots),
@@ -254,6 +276,7 @@ impl Parts {
         let reloader = Reloader {
             file: file.to_owned(),
             listening: addresses.agent,
+            admin: addresses.admin,
             snapshots: Arc::clone(&snapshots),
             audit: audit.clone(),
             metrics: Arc::clone(&metrics),
@@ -270,7 +293,19 @@ impl Parts {
             token,
         };
         let reloader = Arc::new(reloader);
-        let parts = Parts { readiness, reloader, snapshots, audit, metrics, verifier, keys, clock, certificate };
+        let parts = Parts {
+            readiness,
+            reloader,
+            snapshots,
+            audit,
+            metrics,
+            verifier,
+            keys,
+            clock,
+            certificate,
+            admin_certificate,
+            admin,
+        };
         Ok((parts, gateway, setup_link))
     }
 
@@ -298,7 +333,7 @@ impl Parts {
         let snapshots = Arc::clone(&self.snapshots);
         tasks.spawn(identity::keep_fresh(move || Arc::clone(&snapshots.load().issuers), gateway.fetching.clone()));
         tasks.spawn(reload_on_hangup(Arc::clone(&self.reloader)));
-        if let Some(certificate) = &self.certificate {
+        for certificate in [&self.certificate, &self.admin_certificate].into_iter().flatten() {
             tasks.spawn(Arc::clone(certificate).watch());
         }
     }
@@ -319,6 +354,13 @@ impl Parts {
             let pages = web::Pages::new(admin::health_router(self.readiness.clone()));
             let socket = Socket::tcp(socket).map_err(fault)?;
             services.spawn(self.listener("metrics", pages, FEW).run(socket, stops.operators.subscribe()));
+        }
+        if let Some(socket) = sockets.admin {
+            let door = admin::Door::new(self.admin.clone(), stops.operators.subscribe());
+            let mut listener = self.listener("admin", door, PEOPLE);
+            listener.certificate.clone_from(&self.admin_certificate);
+            let socket = Socket::tcp(socket).map_err(fault)?;
+            services.spawn(listener.run(socket, stops.operators.subscribe()));
         }
         let (socket, path) = sockets.operator;
         let socket = Socket::unix(socket).map_err(|source| Error::File { path, source })?;
@@ -386,7 +428,7 @@ fn first_snapshot(
     metrics: &Metrics,
     clock: &Clock,
 ) -> Result<Snapshot, Error> {
-    let around = Surroundings { listening: addresses.agent, previous: None };
+    let around = Surroundings { listening: addresses.agent, admin: addresses.admin, previous: None };
     let snapshot = Snapshot::compile(loaded, &around).map_err(Error::Config)?;
     for warning in &snapshot.warnings {
         warn!("{warning}");
@@ -402,20 +444,27 @@ fn answer(in_force: &ArcSwap<Snapshot>, ok: bool, text: String) -> admin::Answer
 
 /// Connections at once of the listeners that are not for agents.
 const FEW: usize = 64;
+/// Connections at once of the listener for people who decide; an open list holds one.
+const PEOPLE: usize = 512;
 /// How long clients get to close their connections after the last request has ended.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-fn certificate(
+/// Those of the agent listener and of the admin listener.
+fn certificates(
     loaded: &config::Loaded,
     clock: &Clock,
     metrics: &Arc<Metrics>,
-) -> Result<Option<Arc<Certificate>>, Error> {
-    let Some(tls) = &loaded.config.tls else {
-        return Ok(None);
+) -> Result<(Option<Arc<Certificate>>, Option<Arc<Certificate>>), Error> {
+    let open = |tls: Option<&config::Tls>, listener| -> Result<_, Error> {
+        let Some(tls) = tls else {
+            return Ok(None);
+        };
+        let (cert, key) = (loaded.resolve(&tls.cert), loaded.resolve(&tls.key));
+        let opened = Certificate::open(listener, cert, key, clock.clone(), Arc::clone(metrics)).map_err(Error::Tls)?;
+        Ok(Some(Arc::new(opened)))
     };
-    let (cert, key) = (loaded.resolve(&tls.cert), loaded.resolve(&tls.key));
-    let opened = Certificate::open(cert, key, clock.clone(), Arc::clone(metrics)).map_err(Error::Tls)?;
-    Ok(Some(Arc::new(opened)))
+    let admin = loaded.config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+    Ok((open(loaded.config.tls.as_ref(), "listener")?, open(admin, "admin")?))
 }
 
 fn metrics_token(loaded: &config::Loaded) -> Result<Option<Secret<String>>, Error> {

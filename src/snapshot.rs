@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub routes: BTreeMap<String, Arc<Route>>,
     /// Which `Host` and `Origin` values are ours.
     pub guard: Guard,
+    /// The admin listener as people see it, where there is one.
+    pub admin: Option<Admin>,
     /// People.
     pub users: Users,
     /// OAuth clients that are written here.
@@ -73,6 +75,15 @@ pub struct AuthorizationServer {
     external: Option<Arc<Issuer>>,
 }
 
+/// The listener where people decide on held calls. It has names of its own: a page of agents is none of its pages.
+#[derive(Debug)]
+pub struct Admin {
+    /// The origin that approvers type, without a slash at its end.
+    pub url: Arc<str>,
+    /// Which `Host` and `Origin` values are its own.
+    pub guard: Guard,
+}
+
 /// Who may connect, and which names and origins are ours: the defence against DNS rebinding and cross-site requests.
 #[derive(Debug, Default)]
 pub struct Guard {
@@ -86,6 +97,8 @@ pub struct Guard {
 pub struct Surroundings<'a> {
     /// Where the agent listener really listens (the file may say port 0).
     pub listening: SocketAddr,
+    /// The same of the admin listener; where it is not known, what the file says.
+    pub admin: Option<SocketAddr>,
     /// The snapshot in force, whose unchanged upstreams are carried over.
     pub previous: Option<&'a Snapshot>,
 }
@@ -116,7 +129,9 @@ impl Snapshot {
         let document_authorities = document_authorities(loaded).map_err(|problem| found.push(*problem)).ok();
         // While it runs, the listener has its own eye on them, and a renewal under way is no fault of this file.
         if around.previous.is_none() {
-            found.extend(listener_tls(loaded));
+            found.extend(listener_tls(loaded, config.tls.as_ref(), &Path::root().key("tls")));
+            let admin = config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+            found.extend(listener_tls(loaded, admin, &Path::root().key("admin").key("tls")));
         }
         found.extend(crate::policy::unapprovable(&config.policy, &known, !config.identity.issuers.is_empty()));
         if let Some(policy) = &policy {
@@ -143,7 +158,8 @@ impl Snapshot {
         Ok(Snapshot {
             hash: hex_start(&loaded.hash),
             routes: routes(&public_url, &upstreams, &server),
-            guard: Guard::new(config, &public_url, around.listening),
+            guard: Guard::of_agents(config, &public_url, around.listening),
+            admin: config.admin.as_ref().map(|admin| Admin::of(admin, around.admin)),
             public_url,
             users,
             clients,
@@ -169,17 +185,10 @@ impl Snapshot {
         let this = Arc::clone(self);
         Some(InForce {
             hooks: Arc::clone(&self.hooks),
-            admin_url: self.admin_url()?,
+            admin_url: Arc::clone(&self.admin.as_ref()?.url),
             issuer: Arc::clone(&self.public_url),
             people: Arc::new(move |name| this.users.get(name).map(|person| Arc::clone(&person.groups))),
         })
-    }
-
-    /// The origin that approvers type, without a slash at its end.
-    fn admin_url(&self) -> Option<Arc<str>> {
-        let admin = self.config.admin.as_ref()?;
-        let typed = admin.public_url.as_ref().and_then(|url| url::Url::parse(url).ok());
-        Some(typed.map_or_else(|| format!("http://{}", admin.listen), |url| url.origin().ascii_serialization()).into())
     }
 
     /// The scopes that mean something here: the base scope first, then those that rules name, each once.
@@ -202,7 +211,7 @@ impl Snapshot {
 pub fn compile_file(file: &FilePath) -> Result<(config::Loaded, Snapshot), Problems> {
     let loaded = config::read(file)?;
     let listening = loaded.config.listen.parse().unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 0)));
-    let snapshot = Snapshot::compile(&loaded, &Surroundings { listening, previous: None })?;
+    let snapshot = Snapshot::compile(&loaded, &Surroundings { listening, admin: None, previous: None })?;
     Ok((loaded, snapshot))
 }
 
@@ -218,10 +227,9 @@ fn known_people(users: &Users) -> Vec<(String, Vec<String>)> {
     users.iter().map(|person| (person.name.to_string(), person.groups.to_vec())).collect()
 }
 
-/// What is wrong with the listener's certificate and key, said at their place in the file.
-fn listener_tls(loaded: &config::Loaded) -> Option<Problem> {
-    let files = loaded.config.tls.as_ref()?;
-    let at = Path::root().key("tls");
+/// What is wrong with a listener's certificate and key, said at their place in the file.
+fn listener_tls(loaded: &config::Loaded, files: Option<&config::Tls>, at: &Path) -> Option<Problem> {
+    let files = files?;
     // It is a secret like any other, and its file is nobody else's.
     if let Err(why) = config::read_secret(&loaded.resolve(&files.key)) {
         return Some(why.at(at.key("key")));
@@ -254,9 +262,13 @@ fn user_problem(why: &impl std::fmt::Display) -> Problem {
 
 /// The origin clients type, without a slash at its end: as configured, or else the loopback address listened on.
 pub fn public_url(config: &config::Config, listening: SocketAddr) -> String {
-    match &config.public_url {
+    origin(config.public_url.as_deref(), listening)
+}
+
+fn origin(url: Option<&str>, listening: SocketAddr) -> String {
+    match url {
         // Normalised by the URL standard: lower-case host, no default port, no slash.
-        Some(url) => url::Url::parse(url).map_or_else(|_| url.clone(), |url| url.origin().ascii_serialization()),
+        Some(url) => url::Url::parse(url).map_or_else(|_| url.to_owned(), |url| url.origin().ascii_serialization()),
         None => format!("http://{listening}"),
     }
 }
@@ -304,16 +316,40 @@ impl AuthorizationServer {
     }
 }
 
+// === impl Admin ===
+
+impl Admin {
+    fn of(admin: &config::Admin, listening: Option<SocketAddr>) -> Self {
+        let written = || admin.listen.parse().unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 0)));
+        let listening = listening.unwrap_or_else(written);
+        let url = origin(admin.public_url.as_deref(), listening);
+        let guard = Guard::default().with(admin.behind_proxy.as_ref(), &url, listening);
+        Admin { url: url.into(), guard }
+    }
+
+    /// Whether it is reached over plain HTTP, which is for this machine only: other programs of this machine, too, may then
+    /// hold a session's cookie, since cookies ignore ports.
+    pub fn is_plain(&self) -> bool {
+        self.url.starts_with("http://")
+    }
+}
+
 // === impl Guard ===
 
 impl Guard {
-    fn new(config: &config::Config, public_url: &str, listening: SocketAddr) -> Self {
+    fn of_agents(config: &config::Config, public_url: &str, listening: SocketAddr) -> Self {
+        let proxies = config.behind_proxy.as_ref();
+        let guard = Guard { hosts: config.hosts.clone(), origins: config.origins.clone(), proxies: None };
+        guard.with(proxies, public_url, listening)
+    }
+
+    /// With the names and the origin of a listener, and those that may connect to it.
+    fn with(self, proxies: Option<&config::BehindProxy>, url: &str, listening: SocketAddr) -> Self {
         // `config::check` has refused what is no network; were there one, nobody would be in it.
         let networks = |proxy: &config::BehindProxy| proxy.from.iter().filter_map(|text| text.parse().ok()).collect();
-        let proxies = config.behind_proxy.as_ref().map(networks);
-        let mut guard = Guard { hosts: config.hosts.clone(), origins: config.origins.clone(), proxies };
-        guard.origins.push(public_url.to_owned());
-        guard.hosts.extend(public_url.split_once("://").map(|(_, host)| host.to_owned()));
+        let mut guard = Guard { proxies: proxies.map(networks), ..self };
+        guard.origins.push(url.to_owned());
+        guard.hosts.extend(url.split_once("://").map(|(_, host)| host.to_owned()));
         if listening.ip().is_loopback() {
             let port = listening.port();
             for name in ["localhost", "127.0.0.1", "[::1]"] {

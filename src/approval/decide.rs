@@ -97,6 +97,7 @@ impl Approvals {
             None => Err(Refused::Unknown),
             Some(outcome) => outcome,
         };
+        crate::fault::point("approval.decided");
         match outcome {
             Ok(approval) => {
                 self.0.waiters.wake(&approval.id);

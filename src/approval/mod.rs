@@ -44,6 +44,10 @@ const ERASED_AFTER_MS: i64 = 24 * 60 * 60 * 1000;
 /// Forgotten after the end: that there was such a call. (The audit log keeps it.)
 const FORGOTTEN_AFTER_MS: i64 = 30 * ERASED_AFTER_MS;
 
+/// Between tries to write down how a run ended.
+const FINISH_AGAIN: [Duration; 4] =
+    [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
+
 /// Held calls; one per process. Clones share it.
 #[derive(Clone)]
 pub struct Approvals(Arc<Inner>);
@@ -319,7 +323,18 @@ impl Approvals {
     /// The store's: then the call counts as running until this process ends, and as indeterminate afterwards.
     pub async fn finish(&self, consumed: Consumed, ending: Ending) -> Result<(), Error> {
         let state = if ending.is_completed { State::Completed } else { State::Failed };
-        self.finish_as(&consumed, state, Some(&ending.answer), ending.note).await
+        let mut tries = FINISH_AGAIN.iter();
+        loop {
+            // What ran once has one answer: it is not lost for a disk that is busy.
+            let finished = self.finish_as(&consumed, state, Some(&ending.answer), ending.note.clone()).await;
+            match (finished, tries.next()) {
+                (Err(Error::Store(error)), Some(pause)) => {
+                    tracing::warn!(%error, approval = %consumed.id, "the end of a held call cannot be written down yet");
+                    tokio::time::sleep(*pause).await;
+                }
+                (finished, _) => return finished,
+            }
+        }
     }
 
     async fn finish_as(

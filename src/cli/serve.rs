@@ -51,7 +51,7 @@ fn use_small_pages() {
 /// The one line on standard output, for scripts that wait for it; and on standard error, for the one who started a gateway
 /// that has nobody yet, the link that makes them its first admin. Not in the log: logs are kept, and read by others.
 fn announce(started: server::Started) {
-    let server::Started { addresses, setup_link } = started;
+    let server::Started { addresses, approvals_url, setup_link } = started;
     if let Some(link) = setup_link {
         let link = link.expose();
         let _ = writeln!(
@@ -59,9 +59,15 @@ fn announce(started: server::Started) {
             "\nThere is nobody yet. Within 15 minutes, make the first admin here (the link works once):\n\n    {link}\n"
         );
     }
+    if let Some(url) = approvals_url {
+        let _ = writeln!(std::io::stderr(), "approvals page: {url}");
+    }
     let mut line = format!("ready agent=http://{}", addresses.agent);
     if let Some(metrics) = addresses.metrics {
         line.push_str(&format!(" metrics=http://{metrics}"));
+    }
+    if let Some(admin) = addresses.admin {
+        line.push_str(&format!(" admin=http://{admin}"));
     }
     let mut out = std::io::stdout();
     // A closed standard output is no reason not to serve.

@@ -5,9 +5,10 @@
 
 use super::context::{Context, usage};
 use super::password;
+use crate::browser::{self, Signing};
 use crate::config;
 use crate::identity::{ADMINS, PasswordHash, Users, UsersFile};
-use crate::oauth::{self, Signing};
+use crate::oauth;
 use crate::server::session_key;
 use anyhow::bail;
 use std::fmt::Write as _;
@@ -81,8 +82,8 @@ pub(super) async fn run(command: UserCommand, context: &Context<'_>) -> anyhow::
         }
         UserCommand::Browser(args) => {
             let person = password::verified(&args.name, args.password_file.as_deref(), context).await?;
-            let signing = Signing::new(&session_key(&context.data_dir)?);
-            let link = oauth::browser_link(&signing, &context.issuer, &person.name, context.clock.unix_ms());
+            let signing = Signing::new(&session_key(&context.data_dir)?, oauth::PLANE.name);
+            let link = browser::link(&signing, &context.issuer, &person.name, context.clock.unix_ms());
             eprintln!("open this within 15 minutes, in the browser that is to be yours, and log in:");
             println!("{}", link.expose());
             Ok(())

@@ -48,6 +48,15 @@ impl Origin {
         self.text.get(start..).unwrap_or_default()
     }
 
+    /// The host alone, in brackets where it is an IPv6 address.
+    pub fn host(&self) -> &str {
+        let authority = self.authority();
+        match authority.rsplit_once(':') {
+            Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
+            _ => authority,
+        }
+    }
+
     /// The word before `://`.
     pub fn scheme(&self) -> &str {
         self.text.get(..self.scheme_len).unwrap_or_default()

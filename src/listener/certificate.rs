@@ -26,6 +26,8 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// A certificate with its key: two files, and what is in use of them.
 pub struct Certificate {
+    /// Whose it is, in metrics.
+    used_by: &'static str,
     cert: PathBuf,
     key: PathBuf,
     in_use: ArcSwap<ServerConfig>,
@@ -45,14 +47,21 @@ struct Pair {
 }
 
 impl Certificate {
-    /// Reads both files.
+    /// Reads both files. `used_by` is whose they are, in metrics: `listener` (the agents'), `admin`.
     ///
     /// # Errors
     /// Why they cannot be used, for people.
-    pub fn open(cert: PathBuf, key: PathBuf, clock: Clock, metrics: Arc<Metrics>) -> Result<Self, String> {
+    pub fn open(
+        used_by: &'static str,
+        cert: PathBuf,
+        key: PathBuf,
+        clock: Clock,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, String> {
         let seen = Mutex::new(fingerprint(&cert, &key));
         let pair = Pair::read(&cert, &key)?;
         let certificate = Certificate {
+            used_by,
             cert,
             key,
             in_use: ArcSwap::from_pointee(pair.config),
@@ -62,7 +71,7 @@ impl Certificate {
             clock,
             metrics,
         };
-        certificate.metrics.certificate_in_use(pair.expires);
+        certificate.metrics.certificate_in_use(used_by, pair.expires);
         certificate.warn_of_its_end();
         Ok(certificate)
     }
@@ -95,7 +104,7 @@ impl Certificate {
         match Pair::read(&self.cert, &self.key) {
             Ok(pair) => self.put_in_use(pair),
             Err(why) => {
-                self.metrics.certificate_refused();
+                self.metrics.certificate_refused(self.used_by);
                 error!(
                     cert = %self.cert.display(),
                     "the new certificate and key of the listener cannot be used, the old ones stay in use: {why}"
@@ -108,7 +117,7 @@ impl Certificate {
         self.in_use.store(Arc::new(pair.config));
         *self.expires.lock().unwrap_or_else(PoisonError::into_inner) = pair.expires;
         self.has_warned.store(false, Ordering::Relaxed);
-        self.metrics.certificate_in_use(pair.expires);
+        self.metrics.certificate_in_use(self.used_by, pair.expires);
         info!(cert = %self.cert.display(), expires = %day(pair.expires), "the listener has a new certificate");
         self.warn_of_its_end();
     }

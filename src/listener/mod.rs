@@ -47,7 +47,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// What a listener serves, and what it needs for that.
 pub struct Listener<A> {
-    /// Its name in logs and metrics: `agent`, `metrics`, `operator`.
+    /// Its name in logs and metrics: `agent`, `admin`, `metrics`, `operator`.
     pub name: &'static str,
     /// Gets every request.
     pub app: Arc<A>,
@@ -161,7 +161,12 @@ impl<A: HttpServerApp + Send + Sync + 'static> Listener<A> {
     /// Behind proxies, everybody comes from the same few addresses.
     fn limit_of_an_address(&self) -> Option<u32> {
         let snapshot = self.snapshots.load();
-        snapshot.config.limits.connections_per_address.filter(|_| snapshot.config.behind_proxy.is_none())
+        let config = &snapshot.config;
+        let proxy = match (self.name, &config.admin) {
+            ("admin", Some(admin)) => &admin.behind_proxy,
+            _ => &config.behind_proxy,
+        };
+        config.limits.connections_per_address.filter(|_| proxy.is_none())
     }
 
     async fn serve(self: Arc<Self>, accepted: Accepted, stop: ShutdownWatch) {

@@ -2,10 +2,10 @@
 //!
 //! Nothing is stored for a stranger: until somebody has logged in, the request travels signed in the login form.
 
-use super::browser::{self, Browser, LoggedIn};
 use super::client::Client;
 use super::request::{Fault, Request};
 use super::{Shared, consent, error_pages, login, redirect};
+use crate::browser::LoggedIn;
 use crate::id;
 use crate::snapshot::Snapshot;
 use crate::store::Flow;
@@ -26,7 +26,7 @@ pub(super) async fn get(
     if let Err(wait) = shared.beginnings.take(caller.address) {
         return error_pages::too_many(&caller, wait);
     }
-    let logged_in = match browser::current(&shared, &snapshot, &headers).await {
+    let logged_in = match shared.plane.current(&snapshot, &headers).await {
         Ok(logged_in) => logged_in,
         Err(error) => return error_pages::unavailable(&caller, &error),
     };
@@ -60,7 +60,7 @@ async fn ask(
             }
             error_pages::before_redirect(caller, snapshot, &error)
         }
-        _ => login::page_for(shared, snapshot, &Browser::of(snapshot, headers), Some((request, client))),
+        _ => login::page_for(shared, snapshot, &shared.plane.browser(snapshot, headers), Some((request, client))),
     }
 }
 

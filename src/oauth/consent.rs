@@ -3,14 +3,14 @@
 //! Only what was checked and stored is shown and decided on; the form that comes back says which request and what answer,
 //! nothing else. It counts in the session it was shown in, once.
 
-use super::browser::{self, LoggedIn};
 use super::client::{Client, Origin};
-use super::form::Form;
-use super::post::Submitted;
 use super::request::{RedirectError, Request};
-use super::signing::Purpose;
 use super::{Shared, error_pages, grants, record, redirect};
 use crate::audit::sha256;
+use crate::browser::Form;
+use crate::browser::LoggedIn;
+use crate::browser::Purpose;
+use crate::browser::Submitted;
 use crate::pages::{self, Asking};
 use crate::redirect_uri;
 use crate::snapshot::Snapshot;
@@ -56,7 +56,7 @@ pub(super) async fn get(
         user: logged_in.person.name.to_string(),
         asking: asking(&request, &client),
         flow: flow.id,
-        csrf: browser::csrf(&shared, &logged_in.session),
+        csrf: shared.plane.csrf(&logged_in.session),
     };
     pages::answer(StatusCode::OK, &page, form_target(&request).as_deref())
 }
@@ -68,7 +68,7 @@ pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, heade
         Ok(logged_in) => logged_in,
         Err(page) => return page,
     };
-    if !browser::is_csrf(&shared, &logged_in.session, form.get("csrf")) {
+    if !shared.plane.is_csrf(&logged_in.session, form.get("csrf")) {
         return error_pages::start_again(&caller);
     }
     let Some(choice) = form.get("decision").and_then(Choice::of) else {
@@ -91,7 +91,7 @@ async fn logged_in(
     caller: &Caller,
     headers: &HeaderMap,
 ) -> Result<LoggedIn, Response> {
-    match browser::current(shared, snapshot, headers).await {
+    match shared.plane.current(snapshot, headers).await {
         Ok(Some(logged_in)) => Ok(logged_in),
         Ok(None) => Err(error_pages::start_again(caller)),
         Err(error) => Err(error_pages::unavailable(caller, &error)),

@@ -6,11 +6,11 @@
 //! A client that a person has let in is no stranger. Strangers cannot use up its fetches, and the store keeps what it
 //! last said: its host may be down for some days, and nobody is logged out by that.
 
-use super::budget::{Budget, Rate};
 use super::client::{Authentication, Client, KeySet, NotFound, Origin};
 use super::fetches::{Failure, Fetches, lifetime};
 use super::metadata_document::{check_id, place, read};
 use super::{Shared, caller};
+use crate::browser::{Budget, Rate};
 use crate::config::MetadataDocuments;
 use crate::fetch::{self, Authorities, Fetcher, Get};
 use crate::identity::PublicKeys;

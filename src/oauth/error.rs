@@ -3,7 +3,7 @@
 //! A description is a fixed sentence: nothing a client sent is said back to it (RFC 6749 §5.2 allows few characters, and
 //! an echo is where secrets leak).
 
-use super::refusal::Refusal;
+use crate::browser::Refusal;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
@@ -63,6 +63,13 @@ impl OAuthError {
 
     pub(super) fn invalid_grant(description: &'static str) -> Self {
         OAuthError::new(ErrorCode::InvalidGrant, description)
+    }
+}
+
+/// A form that cannot be read.
+impl From<crate::browser::Malformed> for OAuthError {
+    fn from(why: crate::browser::Malformed) -> Self {
+        OAuthError::invalid_request(why.0)
     }
 }
 

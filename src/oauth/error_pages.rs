@@ -2,8 +2,8 @@
 
 use super::error::ErrorCode;
 use super::redirect;
-use super::refusal::Refusal;
 use super::request::{Page, RedirectError};
+use crate::browser::{self, Refusal};
 use crate::pages::{self, Message};
 use crate::snapshot::Snapshot;
 use crate::store;
@@ -84,8 +84,7 @@ pub(super) fn too_many(caller: &Caller, wait: Duration) -> Response {
 
 /// Something of ours does not work.
 pub(super) fn unavailable(caller: &Caller, error: &store::Error) -> Response {
-    tracing::error!(%error, request = caller.request, "the store failed a page");
-    unavailable_page(caller)
+    browser::unavailable(caller, error)
 }
 
 fn unavailable_page(caller: &Caller) -> Response {
@@ -132,18 +131,15 @@ pub(super) fn error(
     status: StatusCode,
     title: &str,
     text: &[&str],
-    mut details: Vec<(String, String)>,
+    details: Vec<(String, String)>,
 ) -> Response {
-    details.push(("request".to_owned(), caller.request.clone()));
-    let text = text.iter().map(|&paragraph| paragraph.to_owned()).collect();
-    let page = Message { title: title.to_owned(), text, details, link: None, is_error: true };
     // What can be said more exactly is, by whoever asked for this page.
     let code = match status {
         StatusCode::TOO_MANY_REQUESTS => ErrorCode::SlowDown,
         StatusCode::SERVICE_UNAVAILABLE => ErrorCode::TemporarilyUnavailable,
         _ => ErrorCode::InvalidRequest,
     };
-    refused(code.as_str(), title.to_owned(), pages::answer(status, &page, None))
+    browser::problem(caller, status, code.as_str(), title, text, details)
 }
 
 /// The page, with what is recorded of it.

@@ -1,10 +1,10 @@
 //! `/grants`: what a person let act for them, and taking it back.
 
-use super::browser::{self, Browser, LoggedIn};
 use super::client::Client;
-use super::form::Form;
-use super::post::Submitted;
 use super::{Shared, error_pages, login, record, redirect};
+use crate::browser::Form;
+use crate::browser::LoggedIn;
+use crate::browser::Submitted;
 use crate::pages::{self, GrantRow};
 use crate::snapshot::Snapshot;
 use crate::store::{self, Grant, Subject};
@@ -23,9 +23,9 @@ pub(super) async fn get(
     RawQuery(query): RawQuery,
 ) -> Response {
     let snapshot = shared.snapshots.load_full();
-    let logged_in = match browser::current(&shared, &snapshot, &headers).await {
+    let logged_in = match shared.plane.current(&snapshot, &headers).await {
         Ok(Some(logged_in)) => logged_in,
-        Ok(None) => return login::page_for(&shared, &snapshot, &Browser::of(&snapshot, &headers), None),
+        Ok(None) => return login::page_for(&shared, &snapshot, &shared.plane.browser(&snapshot, &headers), None),
         Err(error) => return error_pages::unavailable(&caller, &error),
     };
     let query = Form::parse(query.unwrap_or_default().as_bytes()).unwrap_or_default();
@@ -33,7 +33,7 @@ pub(super) async fn get(
         Ok(grants) => {
             let page = pages::Grants {
                 user: logged_in.person.name.to_string(),
-                csrf: browser::csrf(&shared, &logged_in.session),
+                csrf: shared.plane.csrf(&logged_in.session),
                 grants,
                 notice: query.has("revoked").then(|| "Revoked. Its tokens no longer open anything.".to_owned()),
             };
@@ -80,12 +80,12 @@ async fn row(shared: &Shared, snapshot: &Snapshot, grant: Grant) -> GrantRow {
 /// `POST /grants`: revokes one.
 pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, headers, form }: Submitted) -> Response {
     let snapshot = shared.snapshots.load_full();
-    let logged_in = match browser::current(&shared, &snapshot, &headers).await {
+    let logged_in = match shared.plane.current(&snapshot, &headers).await {
         Ok(Some(logged_in)) => logged_in,
         Ok(None) => return error_pages::start_again(&caller),
         Err(error) => return error_pages::unavailable(&caller, &error),
     };
-    if !browser::is_csrf(&shared, &logged_in.session, form.get("csrf")) {
+    if !shared.plane.is_csrf(&logged_in.session, form.get("csrf")) {
         return error_pages::start_again(&caller);
     }
     match revoke(&shared, &snapshot, &caller, &logged_in, form.get("grant").unwrap_or_default()).await {

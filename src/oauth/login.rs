@@ -1,17 +1,12 @@
 //! `/login` and `/logout`: a person, a password, a session.
 
-use super::browser::{self, Browser, LoggedIn};
 use super::client::Client;
-use super::form::Form;
-use super::post::Submitted;
 use super::request::Request;
-use super::signing::Purpose;
-use super::{Shared, authorize, consent, error_pages, record, redirect};
-use crate::identity::{self, PasswordError, Person};
+use super::{Shared, authorize, consent, error_pages, redirect};
+use crate::browser::{Browser, Form, Purpose, Submitted, Trouble, trouble};
+use crate::identity::PasswordError;
 use crate::pages;
-use crate::secret::Secret;
 use crate::snapshot::Snapshot;
-use crate::store;
 use crate::web::Caller;
 use axum::Extension;
 use axum::extract::{RawQuery, State};
@@ -41,15 +36,15 @@ pub(super) async fn get(
     let snapshot = shared.snapshots.load_full();
     let query = Form::parse(query.unwrap_or_default().as_bytes()).unwrap_or_default();
     if let Some(token) = query.get("browser") {
-        let Some(cookie) = browser::cookie_of_link(&shared, &snapshot, token) else {
+        let Some(cookie) = shared.plane.cookie_of_link(&snapshot, token) else {
             return error_pages::start_again(&caller);
         };
         let mut response = redirect::within("/login");
         response.headers_mut().append(header::SET_COOKIE, cookie);
         return response;
     }
-    let browser = Browser::of(&snapshot, &headers);
-    match browser::current(&shared, &snapshot, &headers).await {
+    let browser = shared.plane.browser(&snapshot, &headers);
+    match shared.plane.current(&snapshot, &headers).await {
         Ok(Some(logged_in)) => match query.get("flow") {
             None => redirect::within("/grants"),
             Some(flow) => match consent::waiting(&shared, &caller, &logged_in, flow).await {
@@ -79,7 +74,7 @@ pub(super) fn page_for(
     };
     let page = pages::Login { asking, ticket: sign(shared, &ticket), username: String::new(), problem: None };
     let mut response = pages::answer(StatusCode::OK, &page, target.as_deref());
-    if let Some(cookie) = browser.to_set(snapshot) {
+    if let Some(cookie) = shared.plane.to_set(snapshot, browser) {
         response.headers_mut().append(header::SET_COOKIE, cookie);
     }
     response
@@ -95,7 +90,7 @@ fn open(shared: &Shared, snapshot: &Snapshot, headers: &HeaderMap, form: &Form) 
     let text = shared.signing.open(Purpose::Ticket, form.get("ticket")?)?;
     let ticket: Ticket = serde_json::from_slice(&text).ok()?;
     let age_ms = shared.clock.unix_ms().saturating_sub(ticket.at_ms);
-    let is_of_browser = Browser::of(snapshot, headers).is(&ticket.browser);
+    let is_of_browser = shared.plane.browser(snapshot, headers).is(&ticket.browser);
     (is_of_browser && (0..TICKET_MS).contains(&age_ms)).then_some(ticket)
 }
 
@@ -106,26 +101,16 @@ pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, heade
         return error_pages::start_again(&caller);
     };
     let (name, password) = (form.get("username").unwrap_or_default(), form.get("password").unwrap_or_default());
-    let counter = browser::device_of(&shared, &snapshot, &headers, name);
-    // A browser that is known has a pace of its own, whoever shares its address.
-    let verified = if counter.is_some() || shared.logins.take(caller.address).is_ok() {
-        let password = Secret::new(password.to_owned());
-        identity::verify_person(&shared.store, &snapshot.users, name, counter.as_deref(), password, &shared.clock).await
-    } else {
-        Err(PasswordError::Busy)
-    };
+    let verified = shared.plane.verify(&snapshot, &caller, &headers, name, password).await;
     let person = match verified {
         Ok(person) => person,
-        Err(error) => {
-            record::login_failed(&shared, &snapshot, &caller, name, &error);
-            return again(&shared, &ticket, name, &error).await;
-        }
+        Err(error) => return again(&shared, &ticket, name, &error).await,
     };
-    let (logged_in, cookies) = match session_of(&shared, &snapshot, &headers, &person).await {
+    let (logged_in, cookies) = match shared.plane.log_in_again(&snapshot, &headers, &person).await {
         Ok(done) => done,
         Err(error) => return error_pages::unavailable(&caller, &error),
     };
-    record::login_succeeded(&shared, &snapshot, &caller, &person.name);
+    shared.plane.login_succeeded(&snapshot, &caller, &person.name);
     let mut response = match ticket.request {
         None => redirect::within("/grants"),
         Some(request) => match Client::find(&shared, &request.client).await {
@@ -141,49 +126,16 @@ pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, heade
     response
 }
 
-/// A new session, and the one that the browser had before is over. Where it is of the same person it goes on instead: what
-/// waits in it in another tab is still theirs to answer.
-async fn session_of(
-    shared: &Shared,
-    snapshot: &Snapshot,
-    headers: &HeaderMap,
-    person: &Person,
-) -> Result<(LoggedIn, Vec<HeaderValue>), store::Error> {
-    let former = browser::current(shared, snapshot, headers).await?;
-    if let Some(former) = &former {
-        if former.person.name == person.name {
-            return Ok((former.clone(), Vec::new()));
-        }
-        shared.store.end_browser_session(former.session.digest).await?;
-    }
-    let (logged_in, cookies) = browser::log_in(shared, snapshot, person).await?;
-    Ok((logged_in, cookies.into()))
-}
-
 /// The form once more, with what was wrong. Which of name and password it was is not said.
 async fn again(shared: &Shared, ticket: &Ticket, name: &str, error: &PasswordError) -> Response {
-    let (status, problem, wait_s) = match error {
-        PasswordError::Paused { until_ms } => {
-            let wait_s = until_ms.saturating_sub(shared.clock.unix_ms()).max(0) / 1000 + 1;
-            let problem = format!("Too many failed attempts. Try again in {}.", people_time(wait_s));
-            (StatusCode::TOO_MANY_REQUESTS, problem, Some(wait_s))
-        }
-        PasswordError::Busy => {
-            let problem = "Too many attempts at once. Wait a moment, then try again.".to_owned();
-            (StatusCode::TOO_MANY_REQUESTS, problem, Some(5))
-        }
-        PasswordError::Wrong | PasswordError::Length => {
-            (StatusCode::FORBIDDEN, "Name and password do not match.".to_owned(), None)
-        }
-        _ => (StatusCode::SERVICE_UNAVAILABLE, "Logging in does not work right now. Try again later.".to_owned(), None),
-    };
+    let Trouble { status, text, wait_s } = trouble(error, shared.clock.unix_ms());
     let mut asking = None;
     if let Some(request) = &ticket.request
         && let Ok(client) = Client::find(shared, &request.client).await
     {
         asking = Some(consent::asking(request, &client));
     }
-    let page = pages::Login { asking, ticket: sign(shared, ticket), username: name.to_owned(), problem: Some(problem) };
+    let page = pages::Login { asking, ticket: sign(shared, ticket), username: name.to_owned(), problem: Some(text) };
     let target = ticket.request.as_ref().and_then(consent::form_target);
     let mut response = pages::answer(status, &page, target.as_deref());
     if let Some(wait_s) = wait_s {
@@ -192,33 +144,25 @@ async fn again(shared: &Shared, ticket: &Ticket, name: &str, error: &PasswordErr
     response
 }
 
-fn people_time(seconds: i64) -> String {
-    match seconds {
-        ..=1 => "a second".to_owned(),
-        2..=90 => format!("{seconds} seconds"),
-        _ => format!("{} minutes", (seconds + 59) / 60),
-    }
-}
-
 /// `POST /logout`.
 pub(super) async fn log_out(State(shared): State<Shared>, Submitted { caller, headers, form }: Submitted) -> Response {
     let snapshot = shared.snapshots.load_full();
     let unavailable = |error| error_pages::unavailable(&caller, &error);
-    match browser::current(&shared, &snapshot, &headers).await {
+    match shared.plane.current(&snapshot, &headers).await {
         Err(error) => return unavailable(error),
         // Nor is a cookie touched: a form of another site comes without one, and must not log anybody out.
         Ok(None) => return error_pages::logged_out(),
         Ok(Some(logged_in)) => {
-            if !browser::is_csrf(&shared, &logged_in.session, form.get("csrf")) {
+            if !shared.plane.is_csrf(&logged_in.session, form.get("csrf")) {
                 return error_pages::start_again(&caller);
             }
             if let Err(error) = shared.store.end_browser_session(logged_in.session.digest).await {
                 return unavailable(error);
             }
-            record::logged_out(&shared, &snapshot, &caller, &logged_in.person.name);
+            shared.plane.logged_out(&snapshot, &caller, &logged_in.person.name);
         }
     }
     let mut response = error_pages::logged_out();
-    response.headers_mut().append(header::SET_COOKIE, browser::forget(&snapshot));
+    response.headers_mut().append(header::SET_COOKIE, shared.plane.forget(&snapshot));
     response
 }

@@ -163,7 +163,7 @@ mod tests {
              policy: {{ rules: [{{ name: r, tools: [\"up/*\"], allow: {{}} }}] }}\n"
         );
         let loaded = config::load(&yaml, "gateway.yaml").unwrap_or_else(|why| panic!("{why}"));
-        let around = Surroundings { listening: ([127, 0, 0, 1], 8443).into(), previous: None };
+        let around = Surroundings { listening: ([127, 0, 0, 1], 8443).into(), admin: None, previous: None };
         Snapshot::compile(&loaded, &around).unwrap_or_else(|why| panic!("{why}"))
     }
 

@@ -1,12 +1,10 @@
 //! The OAuth 2.1 authorization server, on the agent listener: one file an endpoint or grant, named as in the RFC.
 //!
 //! A login goes `authorize` → `request` (what is asked for, checked) → `login` → `consent` → a code; what follows is
-//! `token`'s. Clients are `client`'s, whatever they are known from. What browsers keep is `browser`'s.
+//! `token`'s. Clients are `client`'s, whatever they are known from. What browsers keep is `crate::browser`'s.
 
 mod authorization_code;
 mod authorize;
-mod browser;
-mod budget;
 mod caller;
 mod client;
 mod client_authentication;
@@ -17,7 +15,6 @@ mod documents;
 mod error;
 mod error_pages;
 mod fetches;
-mod form;
 mod grants;
 mod introspect;
 mod jwks;
@@ -29,20 +26,19 @@ mod protected_resource;
 mod record;
 mod redirect;
 mod refresh_token;
-mod refusal;
 mod register;
 mod request;
 mod resource;
 mod revoke;
 mod scope;
 mod setup;
-mod signing;
 mod successor;
 #[cfg(test)]
 mod tests;
 mod token;
 
 use crate::audit::Audit;
+use crate::browser::{self, Budget, Plane, Rate, Signing};
 use crate::clock::Clock;
 use crate::fetch::Fetcher;
 use crate::identity::Keys;
@@ -61,16 +57,25 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use browser::link as browser_link;
-pub use signing::Signing;
-
-use budget::{Budget, Rate};
 use documents::Documents;
 use register::Registrations;
 use setup::Setup;
 
+/// People at the agent listener.
+pub const PLANE: browser::Kind = browser::Kind {
+    name: "oauth",
+    place: None,
+    session: "portcullis-session",
+    browser: "portcullis-browser",
+    device: "portcullis-device",
+    session_domain: b"",
+    idle_ms: 60 * 60 * 1000,
+    longest_ms: 12 * 60 * 60 * 1000,
+    url: |snapshot| &snapshot.public_url,
+};
+
 /// What the endpoints are given.
-pub struct Given {
+pub struct Given<'a> {
     /// The configuration in force. An endpoint loads it once.
     pub snapshots: Arc<ArcSwap<Snapshot>>,
     /// What signs access tokens.
@@ -83,8 +88,8 @@ pub struct Given {
     pub audit: Audit,
     /// Gets the documents of clients.
     pub fetcher: Fetcher,
-    /// What signs the small things that browsers keep for us.
-    pub signing: Signing,
+    /// From which the keys are derived that sign the small things which browsers keep for us.
+    pub key: &'a [u8; 32],
 }
 
 /// What the endpoints work with. Clones share all of it.
@@ -100,10 +105,10 @@ pub struct Shared {
     /// How fast clients may register.
     registrations: Arc<Registrations>,
     signing: Arc<Signing>,
+    /// Logins of people.
+    plane: Plane,
     /// How fast one address may begin to log in.
     beginnings: Arc<Budget>,
-    /// How fast one address may try passwords.
-    logins: Arc<Budget>,
     /// The link for the first person, where there is nobody yet.
     setup: Option<Arc<Setup>>,
 }
@@ -112,10 +117,12 @@ pub struct Shared {
 
 impl Shared {
     /// What the endpoints need, and the link for the first person where there is nobody yet: whoever has it becomes an admin.
-    pub fn new(given: Given) -> (Shared, Option<Secret<String>>) {
+    pub fn new(given: Given<'_>) -> (Shared, Option<Secret<String>>) {
         let snapshot = given.snapshots.load_full();
         let setup = snapshot.users.is_empty().then(|| Setup::new(&given.clock));
         let link = setup.as_ref().map(|(_, secret)| format!("{}/setup?link={}", snapshot.public_url, secret.expose()));
+        let (snapshots, store) = (Arc::clone(&given.snapshots), given.store.clone());
+        let plane = Plane::new(&PLANE, given.key, snapshots, store, given.clock.clone(), given.audit.clone());
         let shared = Shared {
             snapshots: given.snapshots,
             keys: given.keys,
@@ -124,9 +131,9 @@ impl Shared {
             audit: given.audit,
             documents: Arc::new(Documents::new(given.fetcher)),
             registrations: Arc::default(),
-            signing: Arc::new(given.signing),
+            signing: Arc::clone(&plane.signing),
+            plane,
             beginnings: Arc::new(Budget::of_each(Rate { burst: 60, every: Duration::from_secs(1) })),
-            logins: Arc::new(Budget::of_each(Rate { burst: 20, every: Duration::from_secs(3) })),
             setup: setup.map(|(setup, _)| Arc::new(setup)),
         };
         (shared, link.map(Secret::new))
@@ -153,7 +160,7 @@ pub fn router(shared: Shared) -> Router {
         .route(pages::ICON_PATH, get(|| async { pages::icon() }))
         .fallback(|| async { not_found() })
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(from_fn_with_state(shared.clone(), refusal::write_down))
+        .layer(from_fn_with_state(shared.plane.clone(), browser::write_down))
         .layer(axum::middleware::from_fn(caller::remember))
         .with_state(shared)
 }

@@ -1,13 +1,12 @@
-//! What is sent by POST: to an endpoint for machines a form in the body, and nothing in the URL; to a page one of our forms.
+//! What is sent by POST to an endpoint for machines: a form in the body, and nothing in the URL. (The forms of pages are
+//! `crate::browser`'s.)
 
 use super::error::OAuthError;
-use super::error_pages;
-use super::form::Form;
+use crate::browser::Form;
 use crate::web::Caller;
 use axum::body::to_bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
-use axum::response::Response;
 
 /// One request to `/token`, `/revoke` or `/introspect`.
 #[derive(Debug)]
@@ -17,17 +16,6 @@ pub(super) struct Post {
     /// Its headers; of these `Authorization` counts.
     pub(super) headers: HeaderMap,
     /// Its parameters.
-    pub(super) form: Form,
-}
-
-/// One form of a page, sent by a person.
-#[derive(Debug)]
-pub(super) struct Submitted {
-    /// Who sends it, for records.
-    pub(super) caller: Caller,
-    /// Its headers; of these the cookies count.
-    pub(super) headers: HeaderMap,
-    /// Its fields.
     pub(super) form: Form,
 }
 
@@ -49,20 +37,5 @@ impl<S: Sync> FromRequest<S> for Post {
         let form = Form::of_body(&parts.headers, &body)?;
         let caller = parts.extensions.remove().unwrap_or_default();
         Ok(Post { caller, headers: parts.headers, form })
-    }
-}
-
-impl<S: Sync> FromRequest<S> for Submitted {
-    type Rejection = Response;
-
-    async fn from_request(request: Request, _: &S) -> Result<Submitted, Response> {
-        let (mut parts, body) = request.into_parts();
-        let caller: Caller = parts.extensions.remove().unwrap_or_default();
-        let body = to_bytes(body, MAX_BODY).await;
-        let body = body.map_err(|_| error_pages::malformed(&caller, "the form is too large"))?;
-        match Form::of_body(&parts.headers, &body) {
-            Ok(form) => Ok(Submitted { caller, headers: parts.headers, form }),
-            Err(error) => Err(error_pages::malformed(&caller, error.description)),
-        }
     }
 }

@@ -1,34 +1,19 @@
 //! Sending a browser on: within this gateway, or back to a client (RFC 6749 §4.1.2, RFC 9207).
 
 use super::request::{RedirectError, Request};
+use crate::browser;
 use crate::snapshot::Snapshot;
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use url::form_urlencoded;
 
-/// To another page of ours. 303: what follows is a GET, and a password that was posted is not posted again
-/// (RFC 9700 §4.12).
+/// To another page of ours.
 pub(super) fn within(path: &str) -> Response {
-    see_other(path)
+    browser::go_to(path)
 }
 
 /// To a client.
 pub(super) fn to_client(url: &str) -> Response {
-    see_other(url)
-}
-
-fn see_other(location: &str) -> Response {
-    let Ok(location) = HeaderValue::try_from(location) else {
-        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-    };
-    let fixed = |name, value| (name, HeaderValue::from_static(value));
-    let headers = [
-        (header::LOCATION, location),
-        fixed(header::CACHE_CONTROL, "no-store"),
-        fixed(header::REFERRER_POLICY, "no-referrer"),
-        fixed(HeaderName::from_static("x-content-type-options"), "nosniff"),
-    ];
-    (StatusCode::SEE_OTHER, headers).into_response()
+    browser::go_to(url)
 }
 
 /// The client's URL with a code in it.

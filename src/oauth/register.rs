@@ -4,11 +4,11 @@
 //! consents. What is answered is what is stored, defaults filled in. A client stays known across restarts, and for ever:
 //! some never register twice. Only at the cap does one go that nobody can be using (`Store::insert_client`).
 
-use super::budget::{Budget, Rate};
 use super::client_metadata::{self, AuthMethod, Metadata};
 use super::error::{ErrorCode, OAuthError, no_store};
 use super::{Shared, document, not_found};
 use crate::audit::{Event, Kind, sha256};
+use crate::browser::{Budget, Rate};
 use crate::config::Registration;
 use crate::id;
 use crate::redirect_uri;

@@ -4,9 +4,9 @@
 //! and nobody is sent anywhere; after that the client is told (OAuth 2.1 §4.1.2.1).
 
 use super::client::{Client, NotFound, Origin};
-use super::form::Form;
-use super::refusal::Refusal;
 use super::{Shared, resource, scope};
+use crate::browser::Form;
+use crate::browser::Refusal;
 use crate::redirect_uri;
 use crate::snapshot::Snapshot;
 use base64::Engine as _;
@@ -108,7 +108,7 @@ impl Request {
     /// # Errors
     /// [`Fault`]: what is wrong with it, and who is to be told.
     pub(super) async fn read(shared: &Shared, snapshot: &Snapshot, query: &str) -> Result<(Request, Client), Fault> {
-        let form = Form::parse(query.as_bytes()).map_err(|error| Fault::Page(Page::Malformed(error.description)))?;
+        let form = Form::parse(query.as_bytes()).map_err(|error| Fault::Page(Page::Malformed(error.0)))?;
         let client = client(shared, &form).await.map_err(Fault::Page)?;
         let to = ToClient::find(&form, &client).map_err(Fault::Page)?;
         let request = check(snapshot, &form, &to).map_err(Fault::Redirect)?;

@@ -3,9 +3,9 @@
 //! The link works for a quarter of an hour and for one person, and never once there is anybody. It lives in this process
 //! only: who restarts the gateway gets another one.
 
-use super::form::Form;
-use super::post::Submitted;
-use super::{Shared, browser, error_pages, record, redirect};
+use super::{Shared, error_pages, redirect};
+use crate::browser::Form;
+use crate::browser::Submitted;
 use crate::clock::Clock;
 use crate::config;
 use crate::id;
@@ -107,7 +107,7 @@ fn closed(caller: &Caller) -> Response {
 pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, form, .. }: Submitted) -> Response {
     let snapshot = shared.snapshots.load_full();
     let link = form.get("link").unwrap_or_default();
-    if !is_open(&shared, &snapshot, link) || shared.logins.take(caller.address).is_err() {
+    if !is_open(&shared, &snapshot, link) || !shared.plane.may_try(caller.address) {
         return closed(&caller);
     }
     let name = form.get("username").unwrap_or_default();
@@ -127,8 +127,8 @@ pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, form,
             return pages::answer(status, &pages::Setup { link, username, problem: Some(refused.to_string()) }, None);
         }
     };
-    record::login_succeeded(&shared, &snapshot, &caller, &person.name);
-    match browser::log_in(&shared, &snapshot, &person).await {
+    shared.plane.login_succeeded(&snapshot, &caller, &person.name);
+    match shared.plane.log_in(&snapshot, &person).await {
         Ok((_, cookies)) => {
             let mut response = redirect::within("/grants");
             cookies.into_iter().for_each(|cookie| _ = response.headers_mut().append(header::SET_COOKIE, cookie));

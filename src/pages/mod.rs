@@ -1,9 +1,15 @@
 //! Pages for people: templates that escape everything by themselves, and the headers that keep a page to itself.
 //!
 //! What a page shows stands here as a struct; how it looks, in the `.html` file of the same name and in `style.css`.
-//! No page needs a script, and none loads anything from elsewhere. What clients say of themselves goes through `text`.
+//! No page needs a script, one has one, and none loads anything from elsewhere. What clients say of themselves goes through `text`.
 
+mod approvals;
 pub(crate) mod text;
+
+pub use approvals::{
+    Approval, ApprovalGroup, ApprovalRow, Approvals, Choice, Line, NoticeRow, Piece, Quorum, Said, Section, Value,
+    period, second,
+};
 
 use askama::Template;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
@@ -135,6 +141,11 @@ pub const ICON: &str = include_str!("icon.svg");
 /// Where the pages look for it.
 pub const ICON_PATH: &str = "/assets/icon.svg";
 
+/// What keeps the list of held calls up to date, at [`LIVE_PATH`]; the only script there is, and the list works without it.
+pub const LIVE: &str = include_str!("live.js");
+/// Where that list looks for it.
+pub const LIVE_PATH: &str = "/assets/live.js";
+
 /// What a page may do: nothing but show itself in our style and send its forms to us.
 const POLICY: &str =
     "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'";
@@ -162,6 +173,25 @@ pub fn answer(status: StatusCode, page: &impl Template, redirect_uri: Option<&st
     }
     headers.insert(header::CONTENT_SECURITY_POLICY, policy(redirect_uri));
     response
+}
+
+/// A page of the admin listener as an answer. It sends its forms with its own origin, so that no other is let in there.
+/// `is_live` lets it load our one script and ask us for events.
+pub fn answer_approver(status: StatusCode, page: &impl Template, is_live: bool) -> Response {
+    const LIVE_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; connect-src 'self'; \
+                               base-uri 'none'; frame-ancestors 'none'; form-action 'self'";
+    let mut response = answer(status, page, None);
+    let headers = response.headers_mut();
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("same-origin"));
+    if is_live {
+        headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(LIVE_POLICY));
+    }
+    response
+}
+
+/// The script of the list as an answer.
+pub fn live() -> Response {
+    asset("text/javascript; charset=utf-8", LIVE)
 }
 
 /// The style sheet as an answer.

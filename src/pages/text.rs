@@ -68,6 +68,17 @@ pub(crate) fn exact(text: &str) -> String {
     exactly(text, "⟦U+000A⟧\n")
 }
 
+/// Of a long id, name or URL that others chose, its beginning and its end, exactly; with the length of what is between.
+pub(crate) fn exact_address(text: &str) -> String {
+    let n = text.chars().count();
+    if n <= HEAD + TAIL {
+        return exact_line(text);
+    }
+    let head: String = text.chars().take(HEAD).collect();
+    let tail: String = text.chars().skip(n - TAIL).collect();
+    format!("{} … ({} characters) … {}", exact_line(&head), n - HEAD - TAIL, exact_line(&tail))
+}
+
 /// [`exact`], in one line.
 pub(crate) fn exact_line(text: &str) -> String {
     exactly(text, "⟦U+000A⟧")

@@ -158,10 +158,7 @@ impl Reply<'_> {
         if status != StatusCode::BAD_REQUEST || self.received.session.is_none() || text.len() > MAX_COMPLAINT {
             return false;
         }
-        // Not always an answer in form: some leave out the id.
-        let said: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
-        let message = said.pointer("/error/message").and_then(serde_json::Value::as_str).unwrap_or_default();
-        message.to_ascii_lowercase().contains("session id")
+        is_about_sessions(text)
     }
 
     /// Writes the one message that ends the exchange.
@@ -333,6 +330,14 @@ impl Reply<'_> {
         let call = &self.received.call;
         sealed(&self.gateway.seal, self.scope(), call.era, method, call.object.name().unwrap_or_default(), text)
     }
+}
+
+/// Whether a server's complaint is that it does not know the session.
+pub(super) fn is_about_sessions(text: &[u8]) -> bool {
+    // Not always an answer in form: some leave out the id.
+    let said: serde_json::Value = serde_json::from_slice(text).unwrap_or_default();
+    let message = said.pointer("/error/message").and_then(serde_json::Value::as_str).unwrap_or_default();
+    message.to_ascii_lowercase().contains("session id")
 }
 
 /// MCP 2026-07-28, "Multi Round-Trip Requests": the state that the client is to send back leaves sealed. `text` is the

@@ -1,6 +1,6 @@
 //! `portcullis approvals`: held calls at the terminal.
 
-use super::held::{Beside, call};
+use super::beside::{Beside, call};
 use crate::support::gateway::{Launch, in_front_of, password};
 use crate::support::process::Finished;
 use portcullis::approval::{Verdict, hex};

@@ -71,9 +71,24 @@ pub(super) fn id(held: &Value) -> &str {
     held["id"].as_str().expect("an id")
 }
 
-/// `up/danger` is held for `bob`, everything else of `up` is let through. `more` is added to `approvals`.
+/// `up/danger` is held for `bob`, everything else of `up` is let through.
+pub(super) const RULES: &str = "- { name: risky, tools: [up/danger], hold: { approvers: { users: [bob] } } }\n\
+                                - { name: rest, tools: [\"up/*\"], allow: {} }";
+
+/// A gateway in front of this URL, with [`RULES`], and with `more` in `approvals`. What it is called does not change with
+/// its port: a call is the same call after a restart, and at another process.
 pub(super) fn config(url: &str, more: &str) -> String {
-    let rules = "- { name: risky, tools: [up/danger], hold: { approvers: { users: [bob] } } }\n\
-                 - { name: rest, tools: [\"up/*\"], allow: {} }";
-    format!("{}approvals: {{ {more} }}\n", gateway::in_front_of(url, rules))
+    config_with(url, RULES, more)
+}
+
+/// The same with other rules.
+pub(super) fn config_with(url: &str, rules: &str, more: &str) -> String {
+    let gateway = gateway::in_front_of(url, rules);
+    format!("public_url: http://localhost:8080\n{gateway}approvals: {{ {more} }}\n")
+}
+
+/// The code that answers of this gateway are counted under, as soon as one is.
+#[track_caller]
+pub(super) fn wait_for_refusal(gateway: &Gateway, code: &str) {
+    gateway.wait_for_metric(&format!("portcullis_refusals_total{{code=\"{code}\",route=\"up\"}}"), 1.0);
 }

@@ -1,169 +1,201 @@
-//! Held calls made beside a gateway, on its own store: for tests of what becomes of them, whichever way they came.
+//! Held calls without an agent: put into the store of a running gateway, the way the data path puts them there.
 
-use crate::support::gateway::Launch;
-use portcullis::approval::{Approvals, Ask, Call, Given, Parts, Terms, Verdict};
-use portcullis::approval::{Decider, People, Place, Proof};
+use crate::support::browser::{Browser, Page};
+use crate::support::gateway::{Gateway, Launch, password};
+use crate::support::wait_for;
+use portcullis::approval::{Approvals, Ask, Call, Finding, Given, Parts, Terms};
 use portcullis::audit::{Audit, Settings};
 use portcullis::clock::Clock;
 use portcullis::config::Sync;
+use portcullis::jsonrpc::{Node, Span};
 use portcullis::metrics::Metrics;
 use portcullis::policy::Approvers;
-use portcullis::store::{Approval, Requester, Store, Subject};
-use std::path::Path;
+use portcullis::store::{Approval, ApprovalState, Requester, Store, Subject};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// Another process on the store of a gateway, as far as the store can tell.
-pub(crate) struct Beside {
-    pub(crate) runtime: Runtime,
-    pub(crate) approvals: Approvals,
+/// A gateway with a page for approvers, on loopback. Beside `alice` (`admins`, `ops`) and `bob` (`ops`) there is `carol`
+/// (`admins`), with bob's password.
+pub(crate) fn gateway(top: &str) -> Gateway {
+    launch(top).start()
 }
 
-/// A call that is to be held; made by [`call`], and changed where a test cares.
+/// The same before it is started.
+pub(crate) fn launch(top: &str) -> Launch {
+    Launch::new(&yaml(top, PEOPLE))
+}
+
+/// The configuration of that gateway with these people.
+pub(crate) fn yaml(top: &str, people: &str) -> String {
+    let admin = if top.contains("admin:") { "" } else { "admin: { listen: 127.0.0.1:0 }\n" };
+    format!(
+        "{admin}{top}\n{people}upstreams:\n  up: {{ http: {{ url: \"http://127.0.0.1:9/mcp\" }} }}\npolicy:\n  rules:\n    \
+         - {{ name: risky, tools: [\"up/*\"], hold: {{ approvers: {{ groups: [admins] }} }} }}\n"
+    )
+}
+
+/// People of these tests.
+pub(crate) const PEOPLE: &str = concat!(
+    "identity:\n  users:\n",
+    "    - { name: alice, groups: [admins, ops], password_hash: \"$argon2id$v=19$m=19456,t=2,p=1",
+    "$c2FsdC1vZi1hbGljZS0wMQ$RIgSXgcpy6dPFN530lQyNSFbf3OwFt3/2mUG400ua7o\" }\n",
+    "    - { name: bob, groups: [ops], password_hash: \"$argon2id$v=19$m=19456,t=2,p=1",
+    "$c2FsdC1vZi1ib2ItMDAwMQ$4d/FVgaWBrPIt8VfWkqhns6YugKL+YeeG395NvVRND4\" }\n",
+    "    - { name: carol, groups: [admins], password_hash: \"$argon2id$v=19$m=19456,t=2,p=1",
+    "$c2FsdC1vZi1ib2ItMDAwMQ$4d/FVgaWBrPIt8VfWkqhns6YugKL+YeeG395NvVRND4\" }\n",
+);
+
+/// What they type.
+pub(crate) fn password_of(name: &str) -> String {
+    password(if name == "carol" { "bob" } else { name })
+}
+
+/// Puts calls into a gateway's store.
+pub(crate) struct Holder {
+    runtime: Runtime,
+    approvals: Approvals,
+}
+
+/// A call to be held.
 pub(crate) struct Wish {
-    pub(crate) user: &'static str,
-    pub(crate) tool: &'static str,
+    pub(crate) tool: String,
     pub(crate) arguments: String,
+    pub(crate) by: &'static str,
+    pub(crate) client: String,
     pub(crate) terms: Terms,
-    pub(crate) hooks: Vec<String>,
     pub(crate) expires: Duration,
 }
 
-/// A call of bob's that one of `admins` may approve.
-pub(crate) fn call(arguments: &str) -> Wish {
-    let set = Approvers { users: [].into(), groups: ["admins".to_owned()].into(), quorum: 1 };
-    Wish {
-        user: "bob",
-        tool: "danger",
-        arguments: arguments.to_owned(),
-        terms: Terms { approvers: vec![set], by_requester: false, mask: [].into(), findings: Vec::new() },
-        hooks: Vec::new(),
-        expires: Duration::from_secs(1800),
+/// What the rules ask for: so many of these groups.
+pub(crate) fn terms(groups: &[&str], quorum: u32) -> Terms {
+    let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+    Terms {
+        approvers: vec![Approvers { users: BTreeSet::new(), groups, quorum }],
+        by_requester: false,
+        mask: BTreeSet::new(),
+        findings: Vec::new(),
     }
 }
 
-impl Beside {
-    /// On the store of the gateway in this folder, with its key.
-    #[track_caller]
-    pub(crate) fn new(data_dir: &Path) -> Beside {
-        Beside::at(data_dir, Clock::System)
+impl Wish {
+    /// Bob's call with these arguments, for one of `admins` to decide on.
+    pub(crate) fn of(arguments: &str) -> Wish {
+        Wish {
+            tool: "run_command".to_owned(),
+            arguments: arguments.to_owned(),
+            by: "bob",
+            client: "https://claude.ai/oauth/claude-code-client-metadata".to_owned(),
+            terms: terms(&["admins"], 1),
+            expires: Duration::from_secs(1800),
+        }
     }
 
-    /// The same with a clock of its own.
-    #[track_caller]
-    pub(crate) fn at(data_dir: &Path, clock: Clock) -> Beside {
+    /// With this signal found here.
+    pub(crate) fn found(mut self, signal: &str, at: &str) -> Wish {
+        self.terms.findings.push(Finding { signal: signal.to_owned(), at: at.to_owned() });
+        self
+    }
+}
+
+impl Holder {
+    /// For this gateway.
+    pub(crate) fn of(gateway: &Gateway) -> Holder {
+        let data_dir = gateway.path("data");
         let runtime = Runtime::new().expect("a runtime");
-        let key = portcullis::server::session_key(data_dir).expect("the folder is ours");
+        let clock = Clock::System;
         let approvals = runtime.block_on(async {
             Approvals::new(Given {
-                store: Store::open(data_dir).await.expect("the store opens"),
-                key: &key,
+                store: Store::open(&data_dir).await.expect("the store opens"),
+                key: &portcullis::server::session_key(&data_dir).expect("the gateway has made it"),
                 clock: clock.clone(),
-                audit: Audit::open(Settings::new(data_dir, Sync::Relaxed, clock)).expect("the log opens"),
+                audit: Audit::open(Settings::new(&data_dir, Sync::Relaxed, clock.clone())).expect("the log opens"),
                 metrics: Arc::new(Metrics::new()),
             })
         });
-        Beside { runtime, approvals }
+        Holder { runtime, approvals }
     }
 
-    /// The same, of a gateway that does not run.
-    #[track_caller]
-    pub(crate) fn of(launch: &Launch) -> Beside {
-        std::fs::create_dir_all(launch.path("data")).expect("the folder is ours");
-        Beside::new(&launch.path("data"))
-    }
-
-    /// Holds it.
+    /// Holds a call.
     #[track_caller]
     pub(crate) fn hold(&self, wish: &Wish) -> Approval {
         let requester = Requester {
-            issuer: "http://127.0.0.1:1".into(),
-            subject: Subject::User(wish.user.into()),
-            client: "cli".into(),
-            person: Some(wish.user.into()),
+            issuer: "http://127.0.0.1".into(),
+            subject: Subject::User(wish.by.into()),
+            client: wish.client.as_str().into(),
+            person: Some(wish.by.into()),
             grant: None,
         };
-        let parsed = parse(&wish.arguments);
-        let parts = Parts {
+        let arguments = wish.arguments.as_bytes();
+        let call = Call::of(&Parts {
             requester: &requester,
             upstream: "up",
             endpoint: &[1; 32],
             definition: &[2; 32],
-            tool: wish.tool,
-            arguments: parsed,
+            tool: &wish.tool,
+            arguments: Some(Node::of(arguments, Span::whole(arguments))),
             input_responses: None,
             request_state: None,
-        };
-        let call = Call::of(&parts).expect("its numbers are of I-JSON");
+        });
         let ask = Ask {
-            call: &call,
-            requester: requester.clone(),
+            call: &call.expect("its numbers are safe"),
+            requester,
             upstream: "up",
-            rules: &["risky".into()],
+            rules: &["deletes are looked at".into()],
             rules_digest: [5; 32],
             terms: &wish.terms,
             expires: wish.expires,
             valid_for: Duration::from_secs(600),
             keep_result: Duration::from_secs(600),
-            most_pending: 100,
-            hooks: &wish.hooks,
-            request: "r_test",
-            snapshot: "test",
+            most_pending: 10_000,
+            hooks: &[],
+            request: "r_1",
+            snapshot: "abc",
         };
         self.runtime.block_on(self.approvals.ask(ask)).expect("it is held")
     }
 
-    /// The state of a held call, as a word.
+    /// Where it stands.
     #[track_caller]
-    pub(crate) fn state(&self, held: &Approval) -> &'static str {
-        self.now(held).state.as_str()
+    pub(crate) fn state(&self, held: &Approval) -> ApprovalState {
+        let found = self.runtime.block_on(self.approvals.get(&held.id)).expect("the store answers");
+        found.expect("it is there").state
     }
 
-    /// A held call as it stands.
-    #[track_caller]
-    pub(crate) fn now(&self, held: &Approval) -> Approval {
-        self.runtime.block_on(self.approvals.get(&held.id)).expect("the store is there").expect("it was held")
-    }
-
-    /// Decides as alice, who may.
-    #[track_caller]
-    pub(crate) fn decide(&self, held: &Approval, verdict: Verdict) {
-        let decider = Decider {
-            person: "alice",
-            proof: Proof::Session,
-            via: "page",
-            place: Place::default(),
-            people: everybody_an_admin(),
-        };
-        let deciding = self.approvals.decide(&held.id, verdict, &held.digest, None, &decider);
-        self.runtime.block_on(deciding).expect("the store is there").expect("alice may");
-    }
-
-    /// Asks anew, as alice.
-    #[track_caller]
-    pub(crate) fn reopen(&self, held: &Approval) {
-        let people = everybody_an_admin();
-        let decider = Decider { person: "alice", proof: Proof::Password, via: "cli", place: Place::default(), people };
-        let reopening = self.approvals.reopen(&held.id, &decider);
-        self.runtime.block_on(reopening).expect("the store is there").expect("alice may");
-    }
-
-    /// Uses up an approval, and says nothing of how it ended.
-    #[track_caller]
-    pub(crate) fn consume(&self, held: &Approval) {
-        let (now, people) = (self.now(held), everybody_an_admin());
-        let consuming = self.approvals.consume(&now, &people, "r_test");
-        // Only `finish` would end it.
-        drop(self.runtime.block_on(consuming).expect("the store is there").expect("it is approved"));
+    /// The approvals themselves.
+    pub(crate) fn approvals(&self) -> (&Runtime, &Approvals) {
+        (&self.runtime, &self.approvals)
     }
 }
 
-fn parse(text: &str) -> Option<portcullis::jsonrpc::Node<'_>> {
-    let span = portcullis::jsonrpc::Span::whole(text.as_bytes());
-    (!text.is_empty()).then(|| portcullis::jsonrpc::Node::of(text.as_bytes(), span))
+/// A browser at the approvals page, where this person has logged in.
+#[track_caller]
+pub(crate) fn logged_in(gateway: &Gateway, name: &str) -> Browser {
+    let mut browser = Browser::new(gateway.admin.expect("there is an admin listener"));
+    let page = browser.get("/");
+    let page = browser.submit(&page, &[("username", name), ("password", &password_of(name))]);
+    assert!(page.text().contains("<h1>Approvals</h1>"), "{}", page.text());
+    browser
 }
 
-fn everybody_an_admin() -> People {
-    Arc::new(|_| Some(["admins".to_owned()].into()))
+/// The page of one call.
+pub(crate) fn path(held: &Approval) -> String {
+    format!("/approvals/{}", held.id)
+}
+
+/// Opens a call and presses a button there, with this person's password.
+#[track_caller]
+pub(crate) fn decide(browser: &mut Browser, held: &Approval, name: &str, decision: &str) -> Page {
+    let page = browser.get(&path(held));
+    browser.submit(&page, &[("decision", decision), ("password", &password_of(name))])
+}
+
+/// Waits until the audit log has an event of this kind with this code about the call, and gives it.
+#[track_caller]
+pub(crate) fn recorded(gateway: &Gateway, kind: &str, code: &str) -> Value {
+    let find = || gateway.audit().into_iter().rfind(|record| record["event"] == kind && record["code"] == code);
+    wait_for(&format!("{kind} {code} in the audit log"), || find().is_some());
+    find().expect("it was there")
 }

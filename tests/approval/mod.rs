@@ -1,13 +1,17 @@
 //! Held calls: what waits for a person runs exactly once, exactly as approved, by the word of the right one.
 
+mod beside;
 mod bridge;
 mod cli;
 mod decide;
-/// Held calls made beside a gateway.
-pub(crate) mod held;
+mod exactly_once;
+mod exactly_this;
+mod held;
 /// Webhooks for tests.
-pub(crate) mod hooks;
+mod hooks;
+mod kills;
 mod memory;
+mod page;
 mod start;
 mod waiting;
 mod webhook_in;

@@ -1,6 +1,6 @@
 //! Webhooks in: who may decide by a signed message, and all the messages that decide nothing.
 
-use super::held::{Beside, Wish, call};
+use super::beside::{Beside, Wish, call};
 use super::hooks::{OTHER, SECRET, config, hook, make_private, signature, with_secret};
 use crate::support::gateway::Launch;
 use axum::Router;

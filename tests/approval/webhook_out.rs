@@ -1,7 +1,7 @@
 //! Webhooks out: who is told of a held call, what they are told, and what becomes of it when they are not there.
 
+use super::beside::{Beside, Wish, call};
 use super::decide;
-use super::held::{Beside, Wish, call};
 use super::hooks::{SECRET, config, hook, make_private, signature, url, verified, with_secret};
 use crate::support::gateway::{Gateway, Launch};
 use crate::support::recorder::Recorder;

@@ -168,7 +168,7 @@ fn shown(gateway: &Gateway, ca: &Identity) -> Vec<u8> {
 // B64: NVIDIA/OpenShell#1836, ferro-labs/ferrotunnel#161, praxis-proxy/praxis#39.
 #[test]
 fn renewed_certificate_is_served_to_new_connections_and_the_open_stream_goes_on() {
-    const FAILED: &str = "portcullis_certificate_reload_failed";
+    const FAILED: &str = "portcullis_certificate_reload_failed{used_by=\"listener\"}";
     let (recorder, ca) = (Recorder::start(), Identity::authority("ours"));
     let versions: Vec<Identity> = (0..4).map(|_| ca.sign(&["gw.example.test"])).collect();
     let gateway = ending_tls(&recorder, &versions[0]);

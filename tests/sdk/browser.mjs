@@ -148,6 +148,7 @@ const actions = {
     const measured = await state.page.evaluate(() => {
       const small = [...document.querySelectorAll('button, input:not([type=hidden]), a.main')].filter((it) => {
         const { width, height } = it.getBoundingClientRect();
+        if (!it.checkVisibility()) return false;
         return width < 44 || height < 44;
       });
       const wide = document.documentElement.scrollWidth - window.innerWidth;

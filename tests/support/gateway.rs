@@ -45,6 +45,8 @@ pub(crate) struct Gateway {
     pub(crate) agent: SocketAddr,
     /// Its metrics listener, unless the configuration has none.
     pub(crate) metrics: Option<SocketAddr>,
+    /// Its admin listener, where the configuration has one.
+    pub(crate) admin: Option<SocketAddr>,
     server: Server,
     has_stopped: bool,
     launch: Launch,
@@ -90,7 +92,8 @@ impl Launch {
             url.map(|address| address.parse().expect("an address and a port"))
         };
         let agent = address("agent").ok_or_else(|| format!("`ready {ready}` does not name the agent listener"))?;
-        Ok(Gateway { agent, metrics: address("metrics"), server, has_stopped: false, launch: self })
+        let (metrics, admin) = (address("metrics"), address("admin"));
+        Ok(Gateway { agent, metrics, admin, server, has_stopped: false, launch: self })
     }
 
     /// A path in the gateway's folder.
@@ -306,6 +309,17 @@ impl Gateway {
         self.has_stopped = true;
         self.signal("TERM");
         self.server.wait()
+    }
+
+    /// Waits until it has died of itself, and starts it again on the same folder, without the environment it had.
+    #[track_caller]
+    pub(crate) fn restart_after_death(mut self) -> Gateway {
+        self.has_stopped = true;
+        self.server.wait();
+        let empty = Launch { dir: TempDir::new().expect("a temporary folder"), env: Vec::new() };
+        let mut launch = std::mem::replace(&mut self.launch, empty);
+        launch.env.clear();
+        launch.start()
     }
 
     /// Kills it without a warning and starts it again on the same folder (and, with `listen: 127.0.0.1:0`, another port).

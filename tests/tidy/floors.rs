@@ -18,6 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["approval", "credential"],
     &["upstream"],
     &["snapshot"],
+    &["browser"],
     &["oauth", "admin", "proxy", "reload", "listener"],
     &["server"],
     &["cli"],

@@ -1,7 +1,7 @@
 //! Who can reach us, under which names, and whether what they send can be read on the way.
 
 use crate::config::problem::{Path, Problem};
-use crate::config::{Config, Network, Origin};
+use crate::config::{Admin, BehindProxy, Config, Network, Origin};
 use std::net::SocketAddr;
 use url::Url;
 
@@ -19,8 +19,9 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
     if let Some(origin) = &public {
         public_url(config, origin, agents.is_some_and(is_local), problems);
     }
-    metrics(config, agents, problems);
-    behind_proxy(config, problems);
+    let metrics = metrics(config, agents, problems);
+    admin(config, public.as_ref(), agents, metrics, problems);
+    behind_proxy(config.behind_proxy.as_ref(), &root.key("behind_proxy"), problems);
     names(config, problems);
 }
 
@@ -90,14 +91,10 @@ fn public_url(config: &Config, origin: &Origin, is_local: bool, problems: &mut V
     }
 }
 
-fn metrics(config: &Config, agents: Option<SocketAddr>, problems: &mut Vec<Problem>) {
-    let Some(metrics) = &config.metrics else {
-        return;
-    };
+fn metrics(config: &Config, agents: Option<SocketAddr>, problems: &mut Vec<Problem>) -> Option<SocketAddr> {
+    let metrics = config.metrics.as_ref()?;
     let path = Path::root().key("metrics").key("listen");
-    let Some(address) = address(&metrics.listen, &path, problems) else {
-        return;
-    };
+    let address = address(&metrics.listen, &path, problems)?;
     if !is_local(address) && metrics.token.is_none() {
         problems.push(
             Problem::new(&path, format!("`{address}` can be reached from other machines, without a token"))
@@ -110,6 +107,80 @@ fn metrics(config: &Config, agents: Option<SocketAddr>, problems: &mut Vec<Probl
                 .hint("give the metrics a port of their own"),
         );
     }
+    Some(address)
+}
+
+/// The listener for people who decide: reached as safely as agents reach theirs, and apart from it.
+fn admin(
+    config: &Config,
+    agents_url: Option<&Origin>,
+    agents: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+    problems: &mut Vec<Problem>,
+) {
+    let Some(admin) = &config.admin else {
+        return;
+    };
+    let path = Path::root().key("admin");
+    behind_proxy(admin.behind_proxy.as_ref(), &path.key("behind_proxy"), problems);
+    let address = address(&admin.listen, &path.key("listen"), problems);
+    if let Some(address) = address {
+        admin_address(admin, address, &path.key("listen"), problems);
+        for (other, whose) in [(agents, "agents connect"), (metrics, "metrics are served")] {
+            if other.is_some_and(|other| is_same(other, address)) {
+                problems.push(
+                    Problem::new(path.key("listen"), format!("`{address}` is where {whose}"))
+                        .hint("give the pages of approvers a port of their own"),
+                );
+            }
+        }
+    }
+    let Some(url) = &admin.public_url else {
+        return;
+    };
+    match url.parse::<Origin>() {
+        Err(malformed) => problems.push(malformed.at(path.key("public_url"))),
+        Ok(origin) => admin_url(admin, &origin, agents_url, &path.key("public_url"), problems),
+    }
+}
+
+fn admin_address(admin: &Admin, address: SocketAddr, path: &Path, problems: &mut Vec<Problem>) {
+    let is_covered = admin.tls.is_some() || admin.behind_proxy.is_some();
+    if !is_local(address) && !is_covered {
+        problems.push(
+            Problem::new(path, format!("`{address}` can be reached from other machines, without TLS"))
+                .hint("add `tls`, or `behind_proxy` if a proxy in front ends TLS, or listen on `127.0.0.1`"),
+        );
+    }
+    if admin.public_url.is_none() && (!is_local(address) || is_covered) {
+        problems.push(
+            Problem::new(path, "`public_url` of `admin` is missing, and approvers do not come by this address alone")
+                .hint("write the URL that approvers type, like `public_url: https://approve.example.com`"),
+        );
+    }
+}
+
+fn admin_url(admin: &Admin, origin: &Origin, agents: Option<&Origin>, path: &Path, problems: &mut Vec<Problem>) {
+    if !origin.is_https() && !(origin.scheme() == "http" && origin.is_loopback()) {
+        problems.push(
+            Problem::new(path, format!("`{origin}` is not `https`, so passwords could be read on the way"))
+                .hint("write `https://`. Plain `http` works for this machine only"),
+        );
+    } else if !origin.is_https() && admin.tls.is_some() {
+        problems.push(
+            Problem::new(path, format!("`{origin}` is `http`, but the listener speaks TLS"))
+                .hint("write `https://`, or remove `tls`"),
+        );
+    }
+    // Cookies know no ports: a page of the agents' host would have the approvers' sessions in its reach.
+    let is_the_same =
+        |agents: &Origin| agents.host() == origin.host() && !(agents.is_loopback() && origin.is_loopback());
+    if agents.is_some_and(is_the_same) {
+        problems.push(
+            Problem::new(path, format!("`{}` is the host that agents use", origin.host()))
+                .hint("give approvers a host of their own: browsers send the cookies of a host to all its ports"),
+        );
+    }
 }
 
 /// Whether both cannot be bound. Port 0 is a new port each time.
@@ -118,11 +189,11 @@ fn is_same(a: SocketAddr, b: SocketAddr) -> bool {
     a.port() == b.port() && a.port() != 0 && (a.ip() == b.ip() || is_all(a) || is_all(b))
 }
 
-fn behind_proxy(config: &Config, problems: &mut Vec<Problem>) {
-    let Some(proxy) = &config.behind_proxy else {
+fn behind_proxy(proxy: Option<&BehindProxy>, path: &Path, problems: &mut Vec<Problem>) {
+    let Some(proxy) = proxy else {
         return;
     };
-    let path = Path::root().key("behind_proxy").key("from");
+    let path = path.key("from");
     for (at, text) in proxy.from.iter().enumerate() {
         match text.parse::<Network>() {
             Err(malformed) => problems.push(malformed.at(path.index(at))),

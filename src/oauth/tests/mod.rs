@@ -95,7 +95,7 @@ fn compile_text(dir: &TempDir, yaml: &str) -> Snapshot {
     std::fs::write(&file, yaml).unwrap();
     let loaded = config::read(&file).unwrap_or_else(|problems| panic!("{problems}"));
     let listening = SocketAddr::from(([127, 0, 0, 1], 8080));
-    let around = Surroundings { listening, previous: None };
+    let around = Surroundings { listening, admin: None, previous: None };
     Snapshot::compile(&loaded, &around).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
@@ -114,7 +114,7 @@ impl World {
             clock: clock.clone(),
             audit: Audit::open(settings).unwrap(),
             fetcher: Fetcher::new(Arc::new(Connector::new(None))),
-            signing: Signing::new(&[7; 32]),
+            key: &[7; 32],
         });
         World { dir, clock, router: router(shared.clone()), shared }
     }

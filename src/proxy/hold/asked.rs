@@ -7,6 +7,7 @@ use super::{Caller, say};
 use crate::approval::{self, Approvals, Ask, Parts, Terms};
 use crate::identity::{Principal, Subject};
 use crate::jsonrpc::{Node, Span};
+use crate::mcp::Object;
 use crate::policy::Held;
 use crate::snapshot::Snapshot;
 use crate::store::{Approval, ApprovalState as State, Requester};
@@ -18,8 +19,12 @@ impl Caller<'_> {
     /// # Errors
     /// It cannot be held; nothing is then kept.
     pub(super) async fn ask(&self, exchange: &mut Exchange, held: &Held) -> Result<Approval, End> {
-        let definition = self.definition(exchange).await?;
-        let call = self.call(exchange, &definition)?;
+        // Nothing else can be held; were a rule to say so, it would not run as something else.
+        let Object::Tool(tool) = &self.received.call.object else {
+            return Err(self.refusal(Code::Held, say::NOT_RUN).into());
+        };
+        let definition = self.definition(exchange, tool).await?;
+        let call = self.call(exchange, tool, &definition)?;
         exchange.facts.digest = Some(*call.digest());
         let terms = Terms::of(&held.hold, call.arguments());
         let mut approval = self.ask_for(exchange, held, &call, &terms).await?;
@@ -62,8 +67,7 @@ impl Caller<'_> {
     }
 
     /// The digest of the tool's definition, which approvers are shown and the approval is bound to.
-    async fn definition(&self, exchange: &mut Exchange) -> Result<[u8; 32], End> {
-        let tool = self.received.call.object.name().unwrap_or_default();
+    async fn definition(&self, exchange: &mut Exchange, tool: &str) -> Result<[u8; 32], End> {
         let upstream = &self.route.upstream;
         if let Some(known) = upstream.definitions().tools.get(tool) {
             return Ok(known.digest);
@@ -75,7 +79,7 @@ impl Caller<'_> {
         known.ok_or_else(|| self.refusal(Code::ApprovalDefinition, say::UNDEFINED).into())
     }
 
-    fn call(&self, exchange: &Exchange, definition: &[u8; 32]) -> Result<approval::Call, End> {
+    fn call(&self, exchange: &Exchange, tool: &str, definition: &[u8; 32]) -> Result<approval::Call, End> {
         let received = self.received;
         let params = Node::of(&received.body, Span::whole(&received.body)).get("params");
         let parts = Parts {
@@ -83,7 +87,7 @@ impl Caller<'_> {
             upstream: &self.route.name,
             endpoint: &self.route.upstream.endpoint,
             definition,
-            tool: received.call.object.name().unwrap_or_default(),
+            tool,
             arguments: received.call.arguments.map(|span| Node::of(&received.body, span)),
             input_responses: params.and_then(|params| params.get("inputResponses")),
             request_state: received.state.as_deref(),

@@ -39,8 +39,9 @@ impl Caller<'_> {
         crate::fault::point("approval.delivering");
         exchange.conclude(StatusCode::OK, Vec::new(), message).await?;
         crate::fault::point("approval.delivered");
-        if is_attached {
-            self.receive(approval).await?;
+        if is_attached && let Err(error) = self.approvals().received(&approval.id).await {
+            // It has its answer; the next one who makes the call may get it, too.
+            tracing::warn!(%error, approval = %approval.id, "it cannot be noted that a result was received");
         }
         Ok(Some(Outcome::Completed))
     }

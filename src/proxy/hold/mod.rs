@@ -12,6 +12,7 @@ mod progress;
 mod release;
 mod run;
 mod say;
+mod session;
 mod wait;
 
 use super::Gateway;

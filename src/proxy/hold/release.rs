@@ -97,6 +97,7 @@ impl Caller<'_> {
         let definitions = fetched.map_err(|error| {
             End::from(failed(gateway, &route, self.received.call.id.as_ref(), &error).say_first(say::NOT_RELEASED))
         })?;
+        self.ping(exchange, &route).await?;
         // After what takes time: this is what is in force when it runs.
         let snapshot = gateway.snapshots.load_full();
         if !Arc::ptr_eq(&self.route_now(approval)?.upstream, &route.upstream) {

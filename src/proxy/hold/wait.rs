@@ -19,7 +19,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// An approved call that another caller is about to release is looked at again after this long.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// And this often at least.
+const MAX_LOOKS: usize = 10;
 /// Beyond the time of a call: until its end is written down and seen.
 const SLACK: Duration = Duration::from_secs(5);
 
@@ -29,8 +31,10 @@ struct Waiting {
     until: Instant,
     /// Until when for its answer, once it runs.
     until_answered: Option<Instant>,
-    /// Whether it was here before the end came.
+    /// Whether it asked before the end came.
     is_attached: bool,
+    /// How often it has found somebody else at it.
+    n_looks: usize,
     progress: Progress,
     /// What the server says meanwhile, where this caller's request is the one that runs it.
     news: Option<mpsc::Receiver<News>>,
@@ -49,12 +53,15 @@ impl Caller<'_> {
         wait: Option<Duration>,
     ) -> Result<Option<Outcome>, End> {
         let id = Arc::clone(&approval.id);
+        // As it was when it was asked for: by now it may have run, for this caller as well.
+        let is_attached = matches!(approval.state, State::Pending | State::Approved | State::Consumed);
         drop(approval);
         let wait = wait.unwrap_or(exchange.snapshot.config.approvals.wait.duration());
         let mut waiting = Waiting {
             until: Instant::now() + wait,
             until_answered: None,
-            is_attached: false,
+            is_attached,
+            n_looks: 0,
             progress: Progress::of(self.received),
             news: None,
         };
@@ -82,8 +89,10 @@ impl Caller<'_> {
             let again_at = match approval.state {
                 State::Pending if self.may_wait(exchange, waiting) => waiting.until,
                 State::Approved if !*exchange.stopping.borrow() => {
+                    waiting.n_looks += 1;
+                    let may_look_again = waiting.n_looks <= MAX_LOOKS || self.may_wait(exchange, waiting);
                     waiting.news = self.release(exchange, &approval).await?;
-                    if waiting.news.is_none() && !self.may_wait(exchange, waiting) {
+                    if waiting.news.is_none() && !may_look_again {
                         return Err(self.told(&approval).into());
                     }
                     Instant::now() + LOOK_AGAIN
@@ -101,7 +110,6 @@ impl Caller<'_> {
                 }
                 _ => return Err(self.told(&approval).into()),
             };
-            waiting.is_attached = true;
             self.pause(exchange, waiter, waiting, &approval, again_at).await?;
         }
     }

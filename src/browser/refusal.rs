@@ -3,7 +3,7 @@
 //! An answer carries it to the one place that writes it down, so that no endpoint has to and none can forget to: the page
 //! names the request, and whoever is asked for help finds it in the log.
 
-use super::{Shared, record};
+use super::Plane;
 use crate::web::Caller;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -12,19 +12,19 @@ use std::borrow::Cow;
 
 /// Why an answer is no.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub struct Refusal {
     /// The stable code.
-    pub(super) code: &'static str,
+    pub code: &'static str,
     /// A sentence of ours. Nothing a stranger sent is in it, except names that are public.
-    pub(super) detail: Cow<'static, str>,
+    pub detail: Cow<'static, str>,
 }
 
 /// Writes down what was refused. Strangers cannot fill the log with it.
-pub(super) async fn write_down(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+pub async fn write_down(State(plane): State<Plane>, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
     let response = next.run(request).await;
     if let Some(refusal) = response.extensions().get::<Refusal>() {
-        record::refused(&shared, &caller, refusal);
+        plane.refused(&caller, refusal);
     }
     response
 }
@@ -33,7 +33,7 @@ pub(super) async fn write_down(State(shared): State<Shared>, request: Request, n
 
 impl Refusal {
     /// Lets this answer say so to whoever writes it down.
-    pub(super) fn mark(self, mut response: Response) -> Response {
+    pub fn mark(self, mut response: Response) -> Response {
         response.extensions_mut().insert(self);
         response
     }

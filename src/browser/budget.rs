@@ -15,14 +15,16 @@ const ANYBODY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// So much at once, and then one more in each of these times.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rate {
-    pub(super) burst: u32,
-    pub(super) every: Duration,
+pub struct Rate {
+    /// At once.
+    pub burst: u32,
+    /// Then one more in each of these.
+    pub every: Duration,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub struct Budget {
     each: Rate,
     all: Rate,
     state: Mutex<State>,
@@ -38,12 +40,13 @@ struct State {
 // === impl Budget ===
 
 impl Budget {
-    pub(super) fn new(each: Rate, all: Rate) -> Budget {
+    /// With an allowance for each address, and one for all together.
+    pub fn new(each: Rate, all: Rate) -> Budget {
         Budget { each, all, state: Mutex::new(State { all: Instant::now(), each: HashMap::new() }) }
     }
 
     /// With no allowance for all together: for what is cheap, and must not be taken from everybody by a few.
-    pub(super) fn of_each(each: Rate) -> Budget {
+    pub fn of_each(each: Rate) -> Budget {
         Budget::new(each, Rate { burst: u32::MAX, every: Duration::from_nanos(1) })
     }
 
@@ -51,7 +54,7 @@ impl Budget {
     ///
     /// # Errors
     /// How long to wait.
-    pub(super) fn take(&self, address: Option<IpAddr>) -> Result<(), Duration> {
+    pub fn take(&self, address: Option<IpAddr>) -> Result<(), Duration> {
         let now = Instant::now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let key = state.key(address, now);

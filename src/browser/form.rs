@@ -3,17 +3,24 @@
 //! RFC 6749 §3.1 and §3.2: a parameter must not be there twice, one without a value counts as left out, and those that
 //! are not known are ignored.
 
-use super::error::OAuthError;
 use axum::http::{HeaderMap, header};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+
+/// What is wrong with a form: a sentence of ours, with nothing of the form in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(
+    /// The sentence.
+    pub &'static str,
+);
 
 /// More parameters than any flow has.
 const MAX_PARAMETERS: usize = 64;
 
 /// The parameters of one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Form {
+pub struct Form {
     values: BTreeMap<String, String>,
     /// Those that came more than once.
     repeated: Vec<String>,
@@ -26,16 +33,16 @@ impl Form {
     ///
     /// # Errors
     /// What is not UTF-8 after decoding, or too many parameters.
-    pub(super) fn parse(encoded: &[u8]) -> Result<Form, OAuthError> {
+    pub fn parse(encoded: &[u8]) -> Result<Form, Malformed> {
         let mut form = Form::default();
         for (n, pair) in encoded.split(|byte| *byte == b'&').filter(|pair| !pair.is_empty()).enumerate() {
             if n >= MAX_PARAMETERS {
-                return Err(OAuthError::invalid_request("there are too many parameters"));
+                return Err(Malformed("there are too many parameters"));
             }
             let mut halves = pair.splitn(2, |byte| *byte == b'=');
             let mut next = || decoded(halves.next().unwrap_or_default());
             let (Some(name), Some(value)) = (next(), next()) else {
-                return Err(OAuthError::invalid_request("a parameter is not UTF-8"));
+                return Err(Malformed("a parameter is not UTF-8"));
             };
             match form.values.entry(name) {
                 Entry::Occupied(first) => form.repeated.push(first.key().clone()),
@@ -48,34 +55,34 @@ impl Form {
     /// Reads the body of a POST, each parameter of which may be there once.
     ///
     /// # Errors
-    /// `invalid_request`: another content type, or a parameter that came twice.
-    pub(super) fn of_body(headers: &HeaderMap, body: &[u8]) -> Result<Form, OAuthError> {
+    /// Another content type, or a parameter that came twice.
+    pub fn of_body(headers: &HeaderMap, body: &[u8]) -> Result<Form, Malformed> {
         let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
         if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
-            return Err(OAuthError::invalid_request("the body must be application/x-www-form-urlencoded"));
+            return Err(Malformed("the body must be application/x-www-form-urlencoded"));
         }
         let form = Form::parse(body)?;
-        if form.repeated.is_empty() { Ok(form) } else { Err(OAuthError::invalid_request("a parameter came twice")) }
+        if form.repeated.is_empty() { Ok(form) } else { Err(Malformed("a parameter came twice")) }
     }
 
     /// The value of `name`; one that is empty counts as left out.
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
     /// Whether `name` is there, be it empty.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
     /// Whether `name` came more than once.
-    pub(super) fn is_repeated(&self, name: &str) -> bool {
+    pub fn is_repeated(&self, name: &str) -> bool {
         self.repeated.iter().any(|it| it == name)
     }
 
     /// Whether any parameter came more than once.
-    pub(super) fn has_repeated(&self) -> bool {
+    pub fn has_repeated(&self) -> bool {
         !self.repeated.is_empty()
     }
 }
