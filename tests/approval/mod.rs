@@ -7,6 +7,7 @@ mod bridge;
 mod cli;
 mod clients;
 mod decide;
+mod demo;
 mod exactly_once;
 mod exactly_this;
 mod held;
