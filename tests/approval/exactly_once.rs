@@ -149,6 +149,7 @@ fn who_left_and_comes_back_while_it_runs_joins_the_run() {
     let agent = gateway.agent("alice", "up");
     let release = slow(&recorder);
     call_and_leave(&gateway, &agent, &recorder);
+    wait_for("it to be seen that nobody waits", || gateway.metric("portcullis_approvals_waiting") < 0.5);
 
     let answer = thread::scope(|scope| {
         let again = scope.spawn(|| agent.tool("danger", json!({ "n": 1 })));
