@@ -23,6 +23,8 @@ use std::sync::Arc;
 pub(super) const LIST: &str = "/";
 /// What has ended is listed as far back as this many.
 const MAX_ENDED: usize = 50;
+/// For so long it is said that a webhook could not be told.
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// Those that somebody has to do something about, and those that run.
 pub(super) const OPEN: [State; 4] = [State::Pending, State::Approved, State::Consumed, State::Indeterminate];
@@ -118,7 +120,11 @@ async fn listed(shared: &Shared, logged_in: &LoggedIn) -> Result<pages::Approval
         csrf: shared.plane.csrf(&logged_in.session),
         n_pending,
         groups,
-        n_dead: if person.is_in(ADMINS) { shared.store.count_notices(0).await?.dead } else { 0 },
+        n_dead: if person.is_in(ADMINS) {
+            shared.store.count_notices(now_ms.saturating_sub(DAY_MS)).await?.dead
+        } else {
+            0
+        },
         is_cut,
         notice: None,
     })

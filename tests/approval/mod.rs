@@ -10,8 +10,7 @@ mod decide;
 mod exactly_once;
 mod exactly_this;
 mod held;
-/// Webhooks for tests.
-pub(crate) mod hooks;
+mod hooks;
 mod inert;
 mod kills;
 mod looks;
