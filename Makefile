@@ -59,5 +59,9 @@ demo: build ## A held call, from webhook to result: an agent, a browser, two peo
 	@scripts/need bwrap
 	@scripts/demo "$(portcullis)"
 
-soak: ## Not there yet: crashes and races by the thousand
-	@echo "make soak comes with step 5 (approvals)" >&2; exit 2
+# Short: make soak KILLS=2 CALLERS=200.
+KILLS ?= 25
+CALLERS ?= 1000
+soak: ## The gateway killed at each step of a held call, and a thousand callers at one approval: it runs once
+	@scripts/need cmake cc
+	@KILLS=$(KILLS) CALLERS=$(CALLERS) scripts/soak

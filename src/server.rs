@@ -13,7 +13,7 @@ use crate::identity::{self, Change, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
 use crate::oauth;
-use crate::proxy::{Gateway, Ids, MAX_REFUSALS, Pages, Releasing};
+use crate::proxy::{self, Gateway, Ids, MAX_REFUSALS, Pages, Releasing};
 use crate::reload::Reloader;
 use crate::secret::Secret;
 use crate::snapshot::{Snapshot, Surroundings};
@@ -114,7 +114,8 @@ pub async fn run(
     let stops = Stops::default();
     let upstreams = tokio::spawn(parts.supervise(&gateway, &stops));
     let mut tasks = JoinSet::new();
-    parts.spawn_background(&gateway, &mut tasks);
+    let gateway = Arc::new(gateway);
+    parts.spawn_background(&gateway, &stops, &mut tasks);
     let mut services = JoinSet::new();
     parts.spawn_services(gateway, sockets, &stops, &mut services)?;
     info!(agent = %addresses.agent, snapshot = %parts.snapshots.load().hash, "gateway ready");
@@ -146,6 +147,20 @@ struct Stops {
     agents: watch::Sender<bool>,
     operators: watch::Sender<bool>,
     upstreams: watch::Sender<bool>,
+}
+
+/// What the listeners of one process share.
+#[derive(Clone)]
+struct Common {
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    store: Store,
+    keys: Arc<Keys>,
+    clock: Clock,
+    audit: Audit,
+    metrics: Arc<Metrics>,
+    approvals: Approvals,
+    /// From which everything that is sealed or signed for browsers and clients is derived.
+    key: SealKey,
 }
 
 /// What a process is made of.
@@ -206,6 +221,56 @@ fn bind_unix(path: PathBuf) -> Result<(UnixListener, PathBuf), Error> {
     Ok((listener, path))
 }
 
+// === impl Common ===
+
+impl Common {
+    async fn open(loaded: &config::Loaded, addresses: Addresses, clock: Clock) -> Result<Common, Error> {
+        let metrics = Arc::new(Metrics::new());
+        let snapshot = first_snapshot(loaded, addresses, &metrics, &clock)?;
+        let data_dir = &snapshot.data_dir;
+        let store = Store::open(data_dir).await?;
+        let keys = Arc::new(Keys::open(data_dir)?);
+        let key = session_key(data_dir)?;
+        let audit = Audit::open(audit::Settings::new(data_dir, snapshot.config.audit.sync, clock.clone()))?;
+        let approvals = Approvals::new(approval::Given {
+            store: store.clone(),
+            key: &key,
+            clock: clock.clone(),
+            audit: audit.clone(),
+            metrics: Arc::clone(&metrics),
+        });
+        let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
+        Ok(Common { snapshots, store, keys, clock, audit, metrics, approvals, key })
+    }
+
+    fn admin(&self) -> admin::Given {
+        let Common { snapshots, store, clock, audit, approvals, key, .. } = self.clone();
+        admin::Given { snapshots, store, clock, audit, approvals, key }
+    }
+
+    fn oauth(&self, fetcher: Fetcher) -> (oauth::Shared, Option<Secret<String>>) {
+        let Common { snapshots, store, keys, clock, audit, approvals, ref key, .. } = self.clone();
+        oauth::Shared::new(oauth::Given { snapshots, keys, store, clock, audit, approvals, fetcher, key })
+    }
+
+    fn reloader(&self, file: &Path, addresses: Addresses, reloaded: watch::Sender<()>) -> Arc<Reloader> {
+        let Common { snapshots, clock, audit, metrics, .. } = self.clone();
+        let reloader = Reloader {
+            file: file.to_owned(),
+            listening: addresses.agent,
+            admin: addresses.admin,
+            snapshots,
+            audit,
+            metrics,
+            clock,
+            reloaded,
+            seen: Mutex::new(None),
+        };
+        reloader.remember();
+        Arc::new(reloader)
+    }
+}
+
 // === impl Parts ===
 
 impl Parts {
@@ -215,48 +280,20 @@ impl Parts {
         addresses: Addresses,
         clock: Clock,
     ) -> Result<(Parts, Gateway, Option<Secret<String>>), Error> {
-        let metrics = Arc::new(Metrics::new());
-        let snapshot = first_snapshot(loaded, addresses, &metrics, &clock)?;
-        let data_dir = snapshot.data_dir.clone();
-        let store = Store::open(&data_dir).await?;
-        let keys = Arc::new(Keys::open(&data_dir)?);
-        let capacity = snapshot.config.limits.tokens as usize;
-        let issuer = Arc::clone(&snapshot.public_url);
-        let key = session_key(&data_dir)?;
+        let common = Common::open(loaded, addresses, clock).await?;
+        let Common { snapshots, store, keys, clock, audit, metrics, approvals, key } = common.clone();
+        let in_force = snapshots.load_full();
+        let capacity = in_force.config.limits.tokens as usize;
+        let issuer = Arc::clone(&in_force.public_url);
         let seal = Arc::new(Seal::new(&key));
         let sessions = Sessions::open_with(Arc::clone(&seal), store.clone(), clock.clone()).await?;
-        let verifier = Verifier::new(issuer, Arc::clone(&keys), store.clone(), clock.clone(), capacity);
+        let verifier = Verifier::new(issuer, Arc::clone(&keys), store, clock.clone(), capacity);
         let (reloaded, reloads) = watch::channel(());
-        let audit = Audit::open(audit::Settings::new(&data_dir, snapshot.config.audit.sync, clock.clone()))?;
         let token = metrics_token(loaded)?;
         let (certificate, admin_certificate) = certificates(loaded, &clock, &metrics)?;
-        let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
-        let approvals = Approvals::new(approval::Given {
-            store: store.clone(),
-            key: &key,
-            clock: clock.clone(),
-            audit: audit.clone(),
-            metrics: Arc::clone(&metrics),
-        });
-        let admin = admin::Given {
-            snapshots: Arc::clone(&snapshots),
-            store: store.clone(),
-            clock: clock.clone(),
-            audit: audit.clone(),
-            approvals: approvals.clone(),
-            key,
-        };
-        let (pages, setup_link) = oauth::Shared::new(oauth::Given {
-            snapshots: Arc::clone(&snapshots),
-            keys: Arc::clone(&keys),
-            store,
-            clock: clock.clone(),
-            audit: audit.clone(),
-            fetcher: fetcher.clone(),
-            key: &key,
-        });
+        let (pages, setup_link) = common.oauth(fetcher.clone());
         let gateway = Gateway {
             snapshots: Arc::clone(&snapshots),
             verifier: verifier.clone(),
@@ -273,18 +310,6 @@ impl Parts {
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             pages: Pages { router: oauth::router(pages), open_to_scripts: oauth::OPEN_TO_SCRIPTS },
         };
-        let reloader = Reloader {
-            file: file.to_owned(),
-            listening: addresses.agent,
-            admin: addresses.admin,
-            snapshots: Arc::clone(&snapshots),
-            audit: audit.clone(),
-            metrics: Arc::clone(&metrics),
-            clock: clock.clone(),
-            reloaded,
-            seen: Mutex::new(None),
-        };
-        reloader.remember();
         let readiness = Readiness {
             audit: audit.clone(),
             verifier: verifier.clone(),
@@ -292,7 +317,7 @@ impl Parts {
             metrics: Arc::clone(&metrics),
             token,
         };
-        let reloader = Arc::new(reloader);
+        let (reloader, admin) = (common.reloader(file, addresses, reloaded), common.admin());
         let parts = Parts {
             readiness,
             reloader,
@@ -316,7 +341,7 @@ impl Parts {
         upstream::local::supervise(in_force, gateway.shared.clone(), stops.upstreams.subscribe())
     }
 
-    fn spawn_background(&self, gateway: &Gateway, tasks: &mut JoinSet<()>) {
+    fn spawn_background(&self, gateway: &Arc<Gateway>, stops: &Stops, tasks: &mut JoinSet<()>) {
         let verifier = self.verifier.clone();
         tasks.spawn(async move { verifier.watch_revocations().await });
         let (verifier, audit) = (self.verifier.clone(), self.audit.clone());
@@ -324,6 +349,7 @@ impl Parts {
         tasks.spawn(identity::watch_keys(Arc::clone(&self.keys), self.clock.clone(), tell));
         tasks.spawn(Arc::clone(&self.reloader).watch());
         tasks.spawn(gateway.approvals.clone().watch());
+        tasks.spawn(proxy::stand_in(Arc::clone(gateway), stops.agents.subscribe()));
         let (snapshots, fetcher) = (Arc::clone(&self.snapshots), gateway.fetching.fetcher.clone());
         let telling = move || snapshots.load_full().telling();
         tasks.spawn(approval::webhook::Deliverer::new(gateway.approvals.clone(), fetcher, telling).run());
@@ -340,7 +366,7 @@ impl Parts {
 
     fn spawn_services(
         &self,
-        gateway: Gateway,
+        gateway: Arc<Gateway>,
         sockets: Sockets,
         stops: &Stops,
         services: &mut JoinSet<()>,
@@ -351,28 +377,28 @@ impl Parts {
         let socket = Socket::tcp(sockets.agent).map_err(fault)?;
         services.spawn(agent.run(socket, stops.agents.subscribe()));
         if let Some(socket) = sockets.metrics {
-            let pages = web::Pages::new(admin::health_router(self.readiness.clone()));
+            let pages = Arc::new(web::Pages::new(admin::health_router(self.readiness.clone())));
             let socket = Socket::tcp(socket).map_err(fault)?;
             services.spawn(self.listener("metrics", pages, FEW).run(socket, stops.operators.subscribe()));
         }
         if let Some(socket) = sockets.admin {
             let door = admin::Door::new(self.admin.clone(), stops.operators.subscribe());
-            let mut listener = self.listener("admin", door, PEOPLE);
+            let mut listener = self.listener("admin", Arc::new(door), PEOPLE);
             listener.certificate.clone_from(&self.admin_certificate);
             let socket = Socket::tcp(socket).map_err(fault)?;
             services.spawn(listener.run(socket, stops.operators.subscribe()));
         }
         let (socket, path) = sockets.operator;
         let socket = Socket::unix(socket).map_err(|source| Error::File { path, source })?;
-        let pages = web::Pages::new(self.operator_router());
+        let pages = Arc::new(web::Pages::new(self.operator_router()));
         services.spawn(self.listener("operator", pages, FEW).run(socket, stops.operators.subscribe()));
         Ok(())
     }
 
-    fn listener<A: HttpServerApp>(&self, name: &'static str, app: A, max_connections: usize) -> Listener<A> {
+    fn listener<A: HttpServerApp>(&self, name: &'static str, app: Arc<A>, max_connections: usize) -> Listener<A> {
         Listener {
             name,
-            app: Arc::new(app),
+            app,
             certificate: None,
             max_connections,
             snapshots: Arc::clone(&self.snapshots),

@@ -120,7 +120,6 @@ fn is_plain(snapshot: &Snapshot) -> bool {
 
 /// Every page and endpoint of the admin listener.
 fn router(shared: Shared) -> Router {
-    let webhooks = webhooks_router(Arc::clone(&shared.plane.snapshots), shared.approvals.clone());
     Router::new()
         .route("/", get(approvals::list))
         .route("/approvals/{id}", get(approvals::one).post(decision::post))
@@ -133,7 +132,7 @@ fn router(shared: Shared) -> Router {
         .route(pages::STYLE_PATH, get(|| async { pages::style() }))
         .route(pages::ICON_PATH, get(|| async { pages::icon() }))
         .route(pages::LIVE_PATH, get(|| async { pages::live() }))
-        .merge(webhooks.with_state(()))
+        .merge(webhooks::router(Arc::clone(&shared.plane.snapshots), shared.approvals.clone()))
         .fallback(|| async { approvals::not_found() })
         .method_not_allowed_fallback(|| async { method_not_allowed() })
         .layer(from_fn(credentials::only_people))

@@ -27,7 +27,7 @@ struct Given {
 }
 
 /// The endpoint, for the admin listener.
-pub fn router(snapshots: Arc<ArcSwap<Snapshot>>, approvals: Approvals) -> Router {
+pub fn router<S: Clone + Send + Sync + 'static>(snapshots: Arc<ArcSwap<Snapshot>>, approvals: Approvals) -> Router<S> {
     Router::new().route("/webhooks/{hook}", post(hear)).with_state(Given { snapshots, approvals })
 }
 

@@ -405,6 +405,15 @@ impl Approvals {
         self.end(approval, &[State::Pending, State::Approved], State::Invalidated, why).await
     }
 
+    /// Takes a held call back in the name of the caller that made it. `false`: it has come to its end, or runs.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn cancel(&self, approval: &Approval, request: &str) -> Result<bool, Error> {
+        tracing::debug!(approval = %approval.id, request, "a caller takes its call back");
+        self.end(approval, &[State::Pending, State::Approved], State::Withdrawn, "its caller cancelled it").await
+    }
+
     /// Lets a task wait for a held call until then, whether or not its client is there. `None`: not any more.
     ///
     /// # Errors

@@ -126,6 +126,27 @@ impl Verifier {
         Ok(verified)
     }
 
+    /// What a token of this grant would stand for now; `None` where the grant is not in force.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn of_grant(&self, grant: &str) -> Result<Option<Verified>, store::Error> {
+        let Some(grant) = self.0.store.grant(grant).await? else {
+            return Ok(None);
+        };
+        let is_in_force = grant.revoked.is_none() && self.0.clock.unix_ms() < grant.expires_at_ms;
+        Ok(is_in_force.then(|| Verified {
+            issuer: grant.issuer,
+            subject: grant.subject,
+            client: grant.client,
+            scopes: grant.scopes,
+            grant: grant.id,
+            resource: grant.resource,
+            expires_at: grant.expires_at_ms.div_euclid(1000),
+            password_mark: grant.password_mark,
+        }))
+    }
+
     /// Says when revocations were applied.
     pub fn revocations(&self) -> watch::Receiver<()> {
         self.0.revoked.news.subscribe()

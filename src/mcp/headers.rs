@@ -41,13 +41,15 @@ impl MirroredHeaders {
         let is_required = era == Era::Modern;
         equal("Mcp-Method", self.method.as_deref(), Some(method), is_required)?;
         let name = match object {
-            Object::Tool(name) | Object::Prompt(name) => Some(name.as_str()),
+            Object::Tool(name) | Object::Prompt(name) | Object::Task(name) => Some(name.as_str()),
             Object::Resources(uris) => uris.first().map(String::as_str),
             Object::None => None,
         };
-        // `Mcp-Name` mirrors `params.name` or `params.uri`; completions and subscriptions have neither.
-        let mirrored = matches!(method, "tools/call" | "prompts/get" | "resources/read");
-        if mirrored {
+        // `Mcp-Name` mirrors `params.name`, `params.uri` or, of the Tasks extension, `params.taskId`; completions and
+        // subscriptions have none of them.
+        let is_mirrored =
+            matches!(method, "tools/call" | "prompts/get" | "resources/read") || method.starts_with("tasks/");
+        if is_mirrored {
             return equal("Mcp-Name", self.name.as_deref(), name, is_required);
         }
         Ok(())

@@ -13,6 +13,8 @@ pub enum Verb {
     GetPrompt,
     /// Reads a resource, or asks to hear of its changes: judged by the rules on `resources`.
     ReadResource,
+    /// Asks for, answers or ends a task (Tasks extension): answered here, for the task's own requester.
+    Task,
     /// Completes an argument of a prompt or of a resource template: judged as that prompt or resource.
     Complete,
     /// Asks for a stream of notifications: judged by each resource it names.
@@ -39,7 +41,7 @@ pub struct Method {
 }
 
 /// Every method a client may send, in the order of the specification's schema.
-pub const METHODS: [Method; 20] = {
+pub const METHODS: [Method; 23] = {
     use super::Listing;
     [
         row("initialize", Verb::Lifecycle, true),
@@ -48,6 +50,9 @@ pub const METHODS: [Method; 20] = {
         row("logging/setLevel", Verb::Lifecycle, true),
         row("tools/list", Verb::List(Listing::Tools), true),
         row("tools/call", Verb::CallTool, false),
+        row("tasks/get", Verb::Task, false),
+        row("tasks/update", Verb::Task, false),
+        row("tasks/cancel", Verb::Task, false),
         row("resources/list", Verb::List(Listing::Resources), true),
         row("resources/templates/list", Verb::List(Listing::ResourceTemplates), true),
         row("resources/read", Verb::ReadResource, true),
@@ -94,6 +99,10 @@ pub fn table() -> String {
             Verb::Lifecycle => ("a token for the route", "let through"),
             Verb::List(_) => ("a token for the route", "let through, the answer filtered entry by entry"),
             Verb::CallTool => ("rules on `tools`, down to the arguments", "denied"),
+            Verb::Task => (
+                "a token for the route, and whose task it is",
+                "answered by the gateway, for tasks that stand for held calls",
+            ),
             Verb::GetPrompt => ("rules on `prompts`, down to the arguments", "denied"),
             Verb::ReadResource => ("rules on `resources`", "denied"),
             Verb::Complete => ("the rules on the prompt or resource it completes", "denied"),

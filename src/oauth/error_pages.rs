@@ -6,7 +6,7 @@ use super::request::{Page, RedirectError};
 use crate::browser::{self, Refusal};
 use crate::pages::{self, Message};
 use crate::snapshot::Snapshot;
-use crate::store;
+
 use crate::web::Caller;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -83,7 +83,7 @@ pub(super) fn too_many(caller: &Caller, wait: Duration) -> Response {
 }
 
 /// Something of ours does not work.
-pub(super) fn unavailable(caller: &Caller, error: &store::Error) -> Response {
+pub(super) fn unavailable(caller: &Caller, error: &dyn std::error::Error) -> Response {
     browser::unavailable(caller, error)
 }
 

@@ -23,6 +23,9 @@ struct Ticket {
     browser: String,
     at_ms: i64,
     request: Option<Request>,
+    /// The page of ours that was asked for, where it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 /// `GET /login`: on nobody's behalf but one's own; with `flow`, to answer a waiting request as somebody else; with
@@ -58,6 +61,11 @@ pub(super) async fn get(
     }
 }
 
+/// The login page that leads to another page of ours.
+pub(super) fn page_towards(shared: &Shared, snapshot: &Snapshot, browser: &Browser, path: String) -> Response {
+    page(shared, snapshot, browser, None, Some(path))
+}
+
 /// The login page, for a request where there is one.
 pub(super) fn page_for(
     shared: &Shared,
@@ -65,12 +73,23 @@ pub(super) fn page_for(
     browser: &Browser,
     request: Option<(Request, &Client)>,
 ) -> Response {
+    page(shared, snapshot, browser, request, None)
+}
+
+fn page(
+    shared: &Shared,
+    snapshot: &Snapshot,
+    browser: &Browser,
+    request: Option<(Request, &Client)>,
+    next: Option<String>,
+) -> Response {
     let asking = request.as_ref().map(|(request, client)| consent::asking(request, client));
     let target = request.as_ref().and_then(|(request, _)| consent::form_target(request));
     let ticket = Ticket {
         browser: browser.digest(),
         at_ms: shared.clock.unix_ms(),
         request: request.map(|(request, _)| request),
+        next,
     };
     let page = pages::Login { asking, ticket: sign(shared, &ticket), username: String::new(), problem: None };
     let mut response = pages::answer(StatusCode::OK, &page, target.as_deref());
@@ -112,7 +131,8 @@ pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, heade
     };
     shared.plane.login_succeeded(&snapshot, &caller, &person.name);
     let mut response = match ticket.request {
-        None => redirect::within("/grants"),
+        // Signed with the rest: nobody else says where it leads.
+        None => redirect::within(ticket.next.as_deref().unwrap_or("/grants")),
         Some(request) => match Client::find(&shared, &request.client).await {
             Ok(client) if client.allows_redirect_to(&request.redirect_uri) => {
                 authorize::go_on(&shared, &snapshot, &caller, &logged_in, request.logged_in(), &client).await

@@ -16,6 +16,7 @@ mod error;
 mod error_pages;
 mod fetches;
 mod grants;
+mod holds;
 mod introspect;
 mod jwks;
 mod login;
@@ -37,6 +38,7 @@ mod successor;
 mod tests;
 mod token;
 
+use crate::approval::Approvals;
 use crate::audit::Audit;
 use crate::browser::{self, Budget, Plane, Rate, Signing};
 use crate::clock::Clock;
@@ -86,6 +88,8 @@ pub struct Given<'a> {
     pub clock: Clock,
     /// The record of what was decided.
     pub audit: Audit,
+    /// Calls that wait for a person.
+    pub approvals: Approvals,
     /// Gets the documents of clients.
     pub fetcher: Fetcher,
     /// From which the keys are derived that sign the small things which browsers keep for us.
@@ -100,6 +104,7 @@ pub struct Shared {
     store: Store,
     clock: Clock,
     audit: Audit,
+    approvals: Approvals,
     /// What clients say of themselves at their own URLs.
     documents: Arc<Documents>,
     /// How fast clients may register.
@@ -129,6 +134,7 @@ impl Shared {
             store: given.store,
             clock: given.clock,
             audit: given.audit,
+            approvals: given.approvals,
             documents: Arc::new(Documents::new(given.fetcher)),
             registrations: Arc::default(),
             signing: Arc::clone(&plane.signing),
@@ -155,6 +161,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/login", get(login::get).post(login::post))
         .route("/logout", post(login::log_out))
         .route("/grants", get(grants::get).post(grants::post))
+        .route("/holds/{id}", get(holds::get).post(holds::post))
         .route("/setup", get(setup::get).post(setup::post))
         .route(pages::STYLE_PATH, get(|| async { pages::style() }))
         .route(pages::ICON_PATH, get(|| async { pages::icon() }))

@@ -120,6 +120,38 @@ pub struct GrantRow {
     pub until: String,
 }
 
+/// Shows a person where a call stands that was asked for in their name and is held for somebody's approval.
+#[derive(Debug, Template)]
+#[template(path = "hold.html")]
+pub struct Hold {
+    /// Who is logged in.
+    pub user: String,
+    /// Proves that a form is of this session's page.
+    pub csrf: String,
+    /// The held call's id.
+    pub id: String,
+    /// Where it stands, in a word or three.
+    pub heading: &'static str,
+    /// What that means.
+    pub explanation: &'static str,
+    /// What was said of it, or can be done.
+    pub note: Option<String>,
+    /// Whether that is no bad news.
+    pub is_good: bool,
+    /// The tool.
+    pub tool: String,
+    /// The upstream's name.
+    pub route: String,
+    /// The client's id.
+    pub client: String,
+    /// When it was asked for, for people.
+    pub since: String,
+    /// Who can approve it, and until when.
+    pub facts: Vec<(&'static str, String)>,
+    /// Whether it can still be taken back.
+    pub may_withdraw: bool,
+}
+
 /// Makes the first person of a new gateway.
 #[derive(Debug, Template)]
 #[template(path = "setup.html")]

@@ -42,12 +42,28 @@ fn pages() -> Vec<(&'static str, String)> {
         until: text(),
     };
     let grants = Grants { user: text(), csrf: text(), grants: vec![row], notice: Some(text()) }.render().unwrap();
+    let hold = Hold {
+        user: text(),
+        csrf: text(),
+        id: text(),
+        heading: "Waits",
+        explanation: HOSTILE,
+        note: Some(text()),
+        is_good: true,
+        tool: text(),
+        route: text(),
+        client: text(),
+        since: text(),
+        facts: vec![("What", text())],
+        may_withdraw: true,
+    };
     let setup = Setup { link: text(), username: text(), problem: Some(text()) }.render().unwrap();
     vec![
         ("login", login),
         ("consent", consent),
         ("message", message.render().unwrap()),
         ("grants", grants),
+        ("hold", hold.render().unwrap()),
         ("setup", setup),
     ]
 }

@@ -11,7 +11,13 @@ impl Policy {
     /// (their answers are filtered), notifications, and subscriptions that name no resource. `None`: ask the rules.
     pub fn admit(&self, verb: Verb, names_nothing: bool) -> Option<Allowed> {
         let is_open = match verb {
-            Verb::Lifecycle | Verb::List(_) | Verb::Notify | Verb::Answer | Verb::Stream | Verb::EndSession => true,
+            Verb::Lifecycle
+            | Verb::List(_)
+            | Verb::Notify
+            | Verb::Answer
+            | Verb::Stream
+            | Verb::EndSession
+            | Verb::Task => true,
             Verb::Listen => names_nothing,
             Verb::CallTool | Verb::GetPrompt | Verb::ReadResource | Verb::Complete => false,
         };

@@ -130,6 +130,11 @@ impl Policy {
             })
     }
 
+    /// Whether some rule could hold a call of some tool there, whoever makes it.
+    pub fn may_hold(&self, upstream: &str) -> bool {
+        self.candidates(upstream, Object::Tool("")).any(|rule| matches!(rule.effect, Effect::Hold(_)))
+    }
+
     /// The scopes that rules name, each once, in alphabetical order.
     pub fn scopes(&self) -> impl Iterator<Item = &str> {
         let named: BTreeSet<&str> = self.rules.iter().flat_map(|rule| &*rule.who.scopes).map(AsRef::as_ref).collect();

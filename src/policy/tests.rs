@@ -249,6 +249,19 @@ fn wrong_arguments_are_not_said_to_be_a_matter_of_scope() {
 // === Lists ===
 
 #[test]
+fn an_upstream_may_have_held_calls_where_a_hold_names_it() {
+    let policy = policy(
+        "rules:
+          - { name: a, tools: [\"a/*\"], allow: {} }
+          - { name: b, tools: [\"b*/deploy\"], hold: { approvers: { groups: [admins] } } }",
+    );
+
+    let may_hold = ["a", "b", "b2", "c"].map(|upstream| policy.may_hold(upstream));
+
+    assert_eq!(may_hold, [false, true, true, false]);
+}
+
+#[test]
 fn a_tool_is_listed_when_some_arguments_could_open_it() {
     let policy = policy(
         "rules: [{ name: some, tools: ['u/some'], when: { /x: { equals: 1 } }, allow: {} }, \

@@ -7,6 +7,7 @@ use super::hold::Permit;
 use super::ids::Ticket;
 use super::receive::Received;
 use super::refuse::{Code, Refusal};
+use crate::identity::Principal;
 use crate::jsonrpc::{Edits, Id, Node, Span};
 use crate::mcp::{Call, Era, Object, Verb, encode_value};
 use crate::snapshot::Route;
@@ -145,13 +146,23 @@ pub(super) fn headers(exchange: &Exchange, route: &Route, received: &Received) -
     headers
 }
 
+/// The same for a call whose client is not there, of the newer era.
+pub(super) fn headers_alone(principal: &Principal, route: &Route, call: &Call) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers: Vec<(HeaderName, HeaderValue)> = route.upstream.about(principal).into_iter().collect();
+    let version = call.version.as_ref().and_then(|version| HeaderValue::try_from(version).ok());
+    headers.extend(version.map(|version| (HeaderName::from_static("mcp-protocol-version"), version)));
+    mirror(call, &mut headers);
+    headers
+}
+
 /// MCP 2026-07-28, Streamable HTTP, "Standard MCP Request Headers".
 fn mirror(call: &Call, headers: &mut Vec<(HeaderName, HeaderValue)>) {
     headers.push((HeaderName::from_static("mcp-method"), HeaderValue::from_static(call.method.name)));
     let name = match &call.object {
         Object::Tool(name) | Object::Prompt(name) => Some(name),
         Object::Resources(uris) => uris.first(),
-        Object::None => None,
+        // A task is never passed on.
+        Object::Task(_) | Object::None => None,
     };
     if crate::mcp::may_take_rounds(call.method.name) {
         headers.extend(name.map(|name| (HeaderName::from_static("mcp-name"), encode_value(name))));

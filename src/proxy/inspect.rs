@@ -29,7 +29,7 @@ pub(super) fn decide(exchange: &Exchange, route: &Route, principal: &Principal, 
         Object::Tool(name) => judge(policy::Object::Tool(name)),
         Object::Prompt(name) => judge(policy::Object::Prompt(name)),
         Object::Resources(uris) => strictest(uris.iter().map(|uri| judge(policy::Object::Resource(uri)))),
-        Object::None => Decision::unlisted(),
+        Object::Task(_) | Object::None => Decision::unlisted(),
     }
 }
 

@@ -21,6 +21,7 @@ mod forward;
 mod hold;
 mod ids;
 mod inspect;
+mod peel;
 mod receive;
 mod record;
 mod refuse;
@@ -32,6 +33,7 @@ mod welcome;
 use crate::approval::Approvals;
 use crate::audit::Audit;
 use crate::identity::{Fetching, Principal, Verifier};
+use crate::mcp::Verb;
 use crate::metrics::Metrics;
 use crate::policy::Decision;
 use crate::snapshot::{Route, Snapshot};
@@ -48,7 +50,7 @@ use route::Found;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
-pub use hold::Releasing;
+pub use hold::{Releasing, stand_in};
 pub use ids::Ids;
 pub use route::Pages;
 
@@ -116,6 +118,9 @@ impl Gateway {
             return Box::pin(hold::pass(self, exchange, route, principal, received, held)).await;
         }
         record::decided(self, exchange, route, received, &decision).await?;
+        if received.call.method.verb == Verb::Task {
+            return Box::pin(hold::tasks::answer(self, exchange, route, principal, received)).await;
+        }
         let permit = hold::release(decision, route, &received.call)?;
         let sent = forward::send(self, exchange, route, received, permit).await?;
         reply::pass_on(self, exchange, route, principal, received, sent).await

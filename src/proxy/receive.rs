@@ -6,12 +6,13 @@ use super::Gateway;
 use super::accept::{Accepts, is_json};
 use super::body;
 use super::exchange::{Exchange, SESSION_ID};
+use super::peel::{Retry, peel};
 use super::refuse::{Code, Refusal};
 use crate::identity::Principal;
 use crate::jsonrpc::{self, Id, Limits, Node, Span};
 use crate::mcp::{self, Call, Era, MirroredHeaders, Object, Verb};
 use crate::snapshot::Route;
-use crate::upstream::{EventId, Scope, Session};
+use crate::upstream::{EventId, HoldState, Scope, Session};
 use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
@@ -42,6 +43,8 @@ pub(super) struct Received {
     pub(super) resume: Option<EventId>,
     /// The upstream's own state of a round trip, out of the sealed one the client sent.
     pub(super) state: Option<String>,
+    /// Where the client was asked to come back with a held call, and does: what it brought.
+    pub(super) retry: Option<Retry>,
     /// The headers that mirror arguments, made anew from the body.
     pub(super) parameters: Vec<(HeaderName, HeaderValue)>,
 }
@@ -96,7 +99,8 @@ impl Receiver<'_> {
         }
         exchange.may_stream = is_stream;
         let resume = if is_stream { self.resume(exchange, session.as_ref())? } else { None };
-        let received = Received { call, body: Bytes::new(), session, resume, state: None, parameters: Vec::new() };
+        let received =
+            Received { call, body: Bytes::new(), session, resume, state: None, retry: None, parameters: Vec::new() };
         received.note(exchange);
         Ok(received)
     }
@@ -110,7 +114,7 @@ impl Receiver<'_> {
             nodes: exchange.snapshot.config.limits.nodes as usize,
         };
         match jsonrpc::parse(&body, limits) {
-            Ok(message) => self.one(exchange, body, message, &mirrored).map(Box::new).map(Incoming::One),
+            Ok(message) => self.one(exchange, body, message, limits, &mirrored).map(Box::new).map(Incoming::One),
             Err(error) if error.fault == jsonrpc::Fault::Batch && self.takes_batches(exchange, &mirrored) => {
                 self.batch(exchange, &body, limits, &mirrored).map(Incoming::Batch)
             }
@@ -123,10 +127,18 @@ impl Receiver<'_> {
         exchange: &mut Exchange,
         body: Bytes,
         message: jsonrpc::Message,
+        limits: Limits,
         mirrored: &MirroredHeaders,
     ) -> Result<Received, Refusal> {
-        let call =
-            Call::read(&body, message, mirrored).map_err(|(id, error)| not_mcp(id.as_ref(), &error, mirrored))?;
+        let read = |body: &Bytes, message| {
+            Call::read(body, message, mirrored).map_err(|(id, error)| not_mcp(id.as_ref(), &error, mirrored))
+        };
+        let (mut body, mut call, mut retry) = (body.clone(), read(&body, message)?, None);
+        if let Some(state) = self.hold_state(&body, &call) {
+            let (left, peeled) = peel(&body, state);
+            let message = jsonrpc::parse(&left, limits).map_err(|error| unreadable(&error))?;
+            (call, body, retry) = (read(&left, message)?, left, Some(peeled));
+        }
         let session = self.session(exchange, &call)?;
         if call.method.verb == Verb::Answer && session.is_none() {
             return Err(Refusal::http(Code::Invalid, "a response, but nothing was asked: there is no session"));
@@ -138,7 +150,7 @@ impl Receiver<'_> {
             return Err(Refusal::error(Code::Accept, call.id.as_ref(), why));
         }
         exchange.may_stream = exchange.facts.accepts.stream && call.method.verb == Verb::CallTool;
-        let received = Received { call, body, session, resume: None, state, parameters };
+        let received = Received { call, body, session, resume: None, state, retry, parameters };
         received.note(exchange);
         Ok(received)
     }
@@ -166,7 +178,7 @@ impl Receiver<'_> {
         for span in spans {
             let body = body.slice(span.start..span.end);
             let message = jsonrpc::parse(&body, limits).map_err(|error| unreadable(&error))?;
-            let received = self.one(exchange, body, message, mirrored)?;
+            let received = self.one(exchange, body, message, limits, mirrored)?;
             if received.call.method.name == "initialize" {
                 return Err(Refusal::http(Code::Batch, "`initialize` must not be part of a batch"));
             }
@@ -208,6 +220,15 @@ impl Receiver<'_> {
         let place = self.gateway.seal.open_event_id(sealed, session, self.scope).filter(|_| is_only_one);
         let unknown = || Refusal::http(Code::EventId, "Last-Event-ID names no event of this session; leave it out");
         place.map(Some).ok_or_else(unknown)
+    }
+
+    /// A state of our own, which the client was given with a held call.
+    fn hold_state(&self, body: &[u8], call: &Call) -> Option<HoldState> {
+        let Object::Tool(tool) = &call.object else {
+            return None;
+        };
+        let sent = Node::of(body, call.state?).as_str()?;
+        self.gateway.seal.open_hold_state(&sent, tool, self.scope)
     }
 
     fn state(&self, body: &[u8], call: &Call) -> Result<Option<String>, Refusal> {

@@ -295,6 +295,7 @@ impl Reply<'_> {
             Verb::List(listing) => self.filtered(exchange, &text, Some(listing)),
             // Judged per principal, so that no shared cache may keep it either.
             Verb::ReadResource => self.sealed(self.filtered(exchange, &text, None), method),
+            _ if method.name == "server/discover" => self.with_tasks(exchange, text),
             _ => self.sealed(text, method),
         }
     }
@@ -308,6 +309,12 @@ impl Reply<'_> {
             edits.replace(id, pending.id.as_json());
         }
         edits.apply().into()
+    }
+
+    /// Tasks are spoken here where calls may be held, whether or not the server speaks them.
+    fn with_tasks(&self, exchange: &Exchange, text: Bytes) -> Bytes {
+        let is_offered = exchange.snapshot.policy.may_hold(&self.route.name);
+        is_offered.then(|| mcp::with_tasks(&text)).flatten().map_or(text, Into::into)
     }
 
     fn filtered(&self, exchange: &Exchange, text: &Bytes, listing: Option<Listing>) -> Bytes {

@@ -10,6 +10,7 @@ mod dial;
 mod endpoint;
 mod error;
 mod event_id;
+mod hold_state;
 mod http2;
 /// Upstreams that are processes of our own.
 pub mod local;
@@ -21,6 +22,7 @@ pub use connection::{Answer, Request, Send};
 pub use definitions::{Definition, Definitions, keep_fresh};
 pub use error::Error;
 pub use event_id::{EventId, Pending};
+pub use hold_state::HoldState;
 pub use seal::{Scope, Seal, SealKey};
 pub use session::{Session, Sessions};
 

@@ -27,6 +27,7 @@ pub(super) enum Purpose {
     Session,
     Event,
     RequestState,
+    HoldState,
 }
 
 /// Where and whose a seal is.
@@ -81,6 +82,7 @@ fn bound_to(purpose: Purpose, scope: Scope<'_>, within: &[&[u8]]) -> Aad<Vec<u8>
         Purpose::Session => b"portcullis/session/v2",
         Purpose::Event => b"portcullis/event/v1",
         Purpose::RequestState => b"portcullis/request-state/v1",
+        Purpose::HoldState => b"portcullis/hold-state/v1",
     };
     let subject = scope.principal.subject.to_string();
     let whose = [scope.upstream, &scope.principal.issuer, &subject, &scope.principal.client].map(str::as_bytes);

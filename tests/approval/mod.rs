@@ -3,15 +3,17 @@
 mod beside;
 mod bridge;
 mod cli;
+mod clients;
 mod decide;
 mod exactly_once;
 mod exactly_this;
 mod held;
 /// Webhooks for tests.
-mod hooks;
+pub(crate) mod hooks;
 mod kills;
 mod memory;
 mod page;
+mod runs;
 mod start;
 mod waiting;
 mod webhook_in;

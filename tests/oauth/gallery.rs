@@ -4,7 +4,7 @@
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use http_body_util::BodyExt as _;
-use portcullis::pages::{self, Asking, Consent, GrantRow, Grants, Login, Message, Setup};
+use portcullis::pages::{self, Asking, Consent, GrantRow, Grants, Hold, Login, Message, Setup};
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -38,6 +38,9 @@ pub(crate) const SAMPLES: &[Sample] = &[
     }),
     ("grants-revoked", || grants(vec![row("Claude Code", "files")], Some("Codex can no longer use files."))),
     ("grants-none", || grants(Vec::new(), None)),
+    ("hold-waits", || hold("Waits for approval", Some("You may approve it yourself, with your password."), true)),
+    ("hold-denied", || hold("Denied", Some("that is the wrong database"), false)),
+    ("hold-hostile", hostile_hold),
     ("setup", || setup("", None)),
     ("setup-refused", || setup("alice", Some("The two passwords differ."))),
     ("error", error),
@@ -175,6 +178,42 @@ fn consent(asking: Asking) -> Response {
 
 fn grants(grants: Vec<GrantRow>, notice: Option<&str>) -> Response {
     let page = Grants { user: "alice".into(), csrf: "c".into(), grants, notice: notice.map(Into::into) };
+    pages::answer(StatusCode::OK, &page, None)
+}
+
+fn held(heading: &'static str, note: Option<&str>, is_open: bool) -> Hold {
+    Hold {
+        user: "alice".into(),
+        csrf: "c".into(),
+        id: "h_5nOqRk3s0cVvIwYQe7cH3g".into(),
+        heading,
+        explanation: "An app asked for this in your name. It runs once somebody has approved it.",
+        note: note.map(str::to_owned),
+        is_good: is_open,
+        tool: "biscuit_deploy".into(),
+        route: "prod".into(),
+        client: "https://claude.ai/oauth/claude-code-client-metadata".into(),
+        since: "3 February 2027, 08:45 UTC".into(),
+        facts: vec![
+            ("Can be approved by", "bob, or somebody of admins (2 people)".into()),
+            ("Over if nobody decides by", "3 February 2027, 09:15 UTC".into()),
+        ],
+        may_withdraw: is_open,
+    }
+}
+
+fn hold(heading: &'static str, note: Option<&str>, is_open: bool) -> Response {
+    pages::answer(StatusCode::OK, &held(heading, note, is_open), None)
+}
+
+fn hostile_hold() -> Response {
+    let page = Hold {
+        tool: HOSTILE.into(),
+        route: HOSTILE.into(),
+        client: HOSTILE.into(),
+        facts: vec![("Can be approved by", HOSTILE.into())],
+        ..held("Waits for approval", Some(HOSTILE), true)
+    };
     pages::answer(StatusCode::OK, &page, None)
 }
 

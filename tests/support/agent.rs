@@ -231,7 +231,7 @@ impl Agent {
         if self.era == Era::Modern && !method.is_empty() {
             request = request.header("Mcp-Method", method);
             let params = &message["params"];
-            if let Some(name) = params["name"].as_str().or(params["uri"].as_str()) {
+            if let Some(name) = params["name"].as_str().or(params["uri"].as_str()).or(params["taskId"].as_str()) {
                 request = request.header("Mcp-Name", name);
             }
         }

@@ -107,12 +107,21 @@ impl World {
         let data_dir = snapshot.data_dir.clone();
         let store = Store::open(&data_dir).await.unwrap();
         let settings = Settings::new(&data_dir, config::Sync::Relaxed, clock.clone());
+        let audit = Audit::open(settings).unwrap();
+        let approvals = Approvals::new(crate::approval::Given {
+            store: store.clone(),
+            key: &[7; 32],
+            clock: clock.clone(),
+            audit: audit.clone(),
+            metrics: Arc::default(),
+        });
         let (shared, _) = Shared::new(Given {
             snapshots: Arc::new(ArcSwap::from_pointee(snapshot)),
             keys: Arc::new(Keys::open(&data_dir).unwrap()),
             store,
             clock: clock.clone(),
-            audit: Audit::open(settings).unwrap(),
+            audit,
+            approvals,
             fetcher: Fetcher::new(Arc::new(Connector::new(None))),
             key: &[7; 32],
         });

@@ -125,7 +125,7 @@ impl Caller<'_> {
 }
 
 /// Who asks, as the held call keeps it: for a machine of ours, its owner answers.
-fn requester(principal: &Principal, snapshot: &Snapshot) -> Requester {
+pub(super) fn requester(principal: &Principal, snapshot: &Snapshot) -> Requester {
     let owner = match &principal.subject {
         Subject::Client(id) if principal.is_local => {
             snapshot.clients.machine(id, &snapshot.users).map(|machine| Arc::clone(&machine.owner))

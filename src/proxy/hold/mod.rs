@@ -10,9 +10,12 @@ mod asked;
 mod deliver;
 mod progress;
 mod release;
+mod rounds;
 mod run;
 mod say;
 mod session;
+mod stand_in;
+pub(super) mod tasks;
 mod wait;
 
 use super::Gateway;
@@ -29,6 +32,7 @@ use http::StatusCode;
 use std::sync::Arc;
 
 pub use release::Releasing;
+pub use stand_in::stand_in;
 
 /// The right to forward one call, once.
 pub(super) struct Permit {
@@ -73,10 +77,14 @@ pub(super) async fn pass(
     held: &Held,
 ) -> Result<Outcome, End> {
     let caller = Caller { gateway, route, principal, received };
+    if let Some(retry) = &received.retry {
+        caller.come_back(retry).await?;
+    }
+    let way = caller.way();
     let mut asked = caller.ask(exchange, held).await;
     record::held(gateway, exchange, route, received, &held.rules).await;
     for _ in 0..MAX_TURNS {
-        if let Some(outcome) = caller.wait_out(exchange, asked?, held.hold.wait).await? {
+        if let Some(outcome) = caller.wait_out(exchange, asked?, held.hold.wait, way).await? {
             return Ok(outcome);
         }
         asked = caller.ask(exchange, held).await;
@@ -129,7 +137,7 @@ fn unlisted(call: &Call) -> Refusal {
         Object::Prompt(_) => ("Unknown prompt", Code::Unlisted),
         // 2025-11-25 and older have a code of their own for this; 2026-07-28 must not use it.
         Object::Resources(_) => ("Resource not found", Code::UnlistedResource),
-        Object::None => ("Method not found", Code::Method),
+        Object::Task(_) | Object::None => ("Method not found", Code::Method),
     };
     let code =
         if call.era == Era::Modern && legacy_code == Code::UnlistedResource { Code::Unlisted } else { legacy_code };

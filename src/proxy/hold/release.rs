@@ -11,7 +11,7 @@ use super::super::inspect;
 use super::progress::News;
 use super::run::Run;
 use super::{Caller, Permit, denial, say};
-use crate::approval::{Call, Parts, People};
+use crate::approval::{Call, Consumed, Parts, People};
 use crate::policy::Decision;
 use crate::snapshot::{Route, Snapshot};
 use crate::store::Approval;
@@ -28,10 +28,10 @@ const MAX_NEWS: usize = 16;
 #[derive(Clone, Default)]
 pub struct Releasing(Arc<DashSet<Arc<str>>>);
 
-struct Claim<'a>(&'a Releasing, Arc<str>);
+pub(super) struct Claim<'a>(&'a Releasing, Arc<str>);
 
 impl Releasing {
-    fn claim(&self, id: &Arc<str>) -> Option<Claim<'_>> {
+    pub(super) fn claim(&self, id: &Arc<str>) -> Option<Claim<'_>> {
         self.0.insert(Arc::clone(id)).then(|| Claim(self, Arc::clone(id)))
     }
 }
@@ -43,7 +43,7 @@ impl Drop for Claim<'_> {
 }
 
 /// Why an approved call does not run.
-enum Stop {
+pub(super) enum Stop {
     /// This caller is answered; the approval stays.
     Answer(End),
     /// The approval is void, for this reason.
@@ -98,21 +98,34 @@ impl Caller<'_> {
             End::from(failed(gateway, &route, self.received.call.id.as_ref(), &error).say_first(say::NOT_RELEASED))
         })?;
         self.ping(exchange, &route).await?;
-        // After what takes time: this is what is in force when it runs.
-        let snapshot = gateway.snapshots.load_full();
-        if !Arc::ptr_eq(&self.route_now(approval)?.upstream, &route.upstream) {
-            return Err(Stop::Again);
-        }
-        self.judge(&snapshot, approval, &kept)?;
-        compare(approval, &kept, &route, &definitions)?;
-        let people = people(&snapshot);
-        let consumed = self.approvals().consume(approval, &people, exchange.id.as_str()).await;
-        let mut consumed = consumed.map_err(|error| self.unavailable(&error))?.ok_or(Stop::Again)?;
-        let permit = Permit::of(&mut consumed).ok_or(Stop::Again)?;
+        let used_up = self.use_up(approval, &kept, &route, &definitions, exchange.id.as_str()).await?;
+        let (snapshot, consumed, permit) = used_up;
         let headers = forward::headers(exchange, &route, self.received);
         let (sender, news) = mpsc::channel(MAX_NEWS);
         Run::new(self, &snapshot, &route, &definitions, consumed, (headers, sender)).start(permit);
         Ok(news)
+    }
+
+    /// Judges everything again, under what is in force now, and uses the approval up. Whoever gets the permit sends it.
+    pub(super) async fn use_up(
+        &self,
+        approval: &Approval,
+        kept: &Call,
+        route: &Arc<Route>,
+        definitions: &Definitions,
+        request: &str,
+    ) -> Result<(Arc<Snapshot>, Consumed, Permit), Stop> {
+        // After what takes time: this is what is in force when it runs.
+        let snapshot = self.gateway.snapshots.load_full();
+        if !Arc::ptr_eq(&self.route_now(approval)?.upstream, &route.upstream) {
+            return Err(Stop::Again);
+        }
+        self.judge(&snapshot, approval, kept)?;
+        compare(approval, kept, route, definitions)?;
+        let consumed = self.approvals().consume(approval, &people(&snapshot), request).await;
+        let mut consumed = consumed.map_err(|error| self.unavailable(&error))?.ok_or(Stop::Again)?;
+        let permit = Permit::of(&mut consumed).ok_or(Stop::Again)?;
+        Ok((snapshot, consumed, permit))
     }
 
     fn route_now(&self, approval: &Approval) -> Result<Arc<Route>, Stop> {

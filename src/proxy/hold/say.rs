@@ -63,7 +63,7 @@ fn until(approval: &Approval) -> i64 {
     }
 }
 
-fn told(approval: &Approval) -> (Code, String) {
+pub(super) fn told(approval: &Approval) -> (Code, String) {
     let (id, until) = (&approval.id, rfc3339(until(approval)));
     let note = approval.note.as_deref().unwrap_or("no reason was given");
     match approval.state {
@@ -108,6 +108,21 @@ fn pending(approval: &Approval, until: &str) -> String {
         "This call is held: it needs a person's approval and has not run. Held call {id}, by {rules}. Approval can be given \
          by {who}, until {until}. To wait for it, {AGAIN}: once it is approved, that runs it, once.",
         id = approval.id
+    )
+}
+
+/// What the task of a call that nobody has decided on says.
+pub(super) fn awaiting(approval: &Approval) -> String {
+    let who = Terms::read(&approval.terms).map(|terms| approvers(&terms.approvers)).unwrap_or_default();
+    format!("Awaiting approval by {who}, until {}.", rfc3339(approval.expires_at_ms))
+}
+
+/// What a client tells its person, whom it asks to look at the page of a held call.
+pub(super) fn to_the_person(approval: &Approval) -> String {
+    format!(
+        "The call of `{}` waits for somebody's approval. This page shows how it stands, and lets you withdraw it. Opening it \
+         approves nothing.",
+        approval.tool
     )
 }
 

@@ -10,6 +10,7 @@ use super::super::stream::at;
 use super::super::welcome::stopped;
 use super::Caller;
 use super::progress::{News, Progress};
+use super::rounds::Way;
 use crate::approval::Waiter;
 use crate::store::{Approval, ApprovalState as State};
 use bytes::Bytes;
@@ -31,6 +32,8 @@ struct Waiting {
     until: Instant,
     /// Until when for its answer, once it runs.
     until_answered: Option<Instant>,
+    /// How it is answered where that takes too long.
+    way: Way,
     /// Whether it asked before the end came.
     is_attached: bool,
     /// How often it has found somebody else at it.
@@ -51,6 +54,7 @@ impl Caller<'_> {
         exchange: &mut Exchange,
         approval: Approval,
         wait: Option<Duration>,
+        way: Way,
     ) -> Result<Option<Outcome>, End> {
         let id = Arc::clone(&approval.id);
         // As it was when it was asked for: by now it may have run, for this caller as well.
@@ -58,9 +62,11 @@ impl Caller<'_> {
         drop(approval);
         let wait = wait.unwrap_or(exchange.snapshot.config.approvals.wait.duration());
         let mut waiting = Waiting {
-            until: Instant::now() + wait,
+            until: Instant::now() + way.wait(wait),
             until_answered: None,
-            is_attached,
+            way,
+            // Who was asked to come back for it was here all the time.
+            is_attached: is_attached || self.received.retry.is_some(),
             n_looks: 0,
             progress: Progress::of(self.received),
             news: None,
@@ -98,20 +104,44 @@ impl Caller<'_> {
                     Instant::now() + LOOK_AGAIN
                 }
                 State::Consumed => {
-                    let limit = self.route.upstream.timeouts.total + SLACK;
-                    let until = *waiting.until_answered.get_or_insert_with(|| Instant::now() + limit);
+                    let until = self.until_answered(waiting);
                     if until <= Instant::now() {
-                        return Err(self.told(&approval).into());
+                        return self.not_yet(exchange, &approval, waiting.way).await.map(Some);
                     }
                     until
                 }
                 State::Completed | State::Failed => {
                     return self.deliver(exchange, &approval, waiting.is_attached).await;
                 }
+                State::Pending => return self.not_yet(exchange, &approval, waiting.way).await.map(Some),
                 _ => return Err(self.told(&approval).into()),
             };
             self.pause(exchange, waiter, waiting, &approval, again_at).await?;
         }
+    }
+
+    /// Until when a caller waits for the answer of a call that runs: as long as the server may take; but who can come back
+    /// no longer than for a person.
+    fn until_answered(&self, waiting: &mut Waiting) -> Instant {
+        match waiting.way {
+            Way::Words => {
+                let limit = self.route.upstream.timeouts.total + SLACK;
+                *waiting.until_answered.get_or_insert_with(|| Instant::now() + limit)
+            }
+            Way::Task | Way::Round(_) => waiting.until,
+        }
+    }
+
+    /// The answer to a caller that has waited as long as it is kept waiting, in the way its client can take.
+    async fn not_yet(&self, exchange: &mut Exchange, approval: &Approval, way: Way) -> Result<Outcome, End> {
+        let answered = match way {
+            Way::Words => None,
+            Way::Task => Some(self.give_task(exchange, approval).await?),
+            // Who is told to come back while the gateway stops would find another, or none, in no time.
+            Way::Round(_) if *exchange.stopping.borrow() => None,
+            Way::Round(n) => self.ask_to_come_back(exchange, approval, n).await?,
+        };
+        answered.ok_or_else(|| self.told(approval).into())
     }
 
     /// Whether its caller is kept waiting for a person: not for ever, not while the gateway stops, and not where other
