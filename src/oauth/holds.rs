@@ -158,9 +158,9 @@ fn self_approval(snapshot: &Snapshot, logged_in: &LoggedIn, approval: &Approval)
     let terms = Terms::read(&approval.terms).filter(|terms| terms.by_requester)?;
     let person = &logged_in.person;
     terms.approvers.iter().find(|set| set.include(&person.name, &person.groups))?;
-    let page = snapshot.config.admin.as_ref().and_then(|admin| admin.public_url.as_deref());
+    let page = snapshot.admin.as_ref().map(|admin| format!("{}/approvals/{}", admin.url, approval.id));
     let at = page.map(|url| format!(" at {url}")).unwrap_or_default();
-    Some(format!("You may approve it yourself, on the page for approvers{at}, with your password."))
+    Some(format!("You may approve it yourself, with your password, on the page for approvers{at}"))
 }
 
 fn facts(approval: &Approval) -> Vec<(&'static str, String)> {

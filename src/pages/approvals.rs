@@ -102,6 +102,8 @@ pub struct Approval {
     pub caller: String,
     /// Whether it waits.
     pub is_waited_for: bool,
+    /// Until when it waits, and how long an approval would last.
+    pub clocks: Option<String>,
     /// The digest, in groups of eight digits.
     pub digest: Vec<String>,
     /// Each set of approvers that the rules ask for.

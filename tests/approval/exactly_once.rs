@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Calls wait at the server until they are let go, one word for each.
 fn slow(recorder: &Recorder) -> Sender<()> {
@@ -112,6 +114,31 @@ fn who_left_while_it_ran_gets_the_kept_result_once_and_nothing_runs_again() {
             again.join().expect("it is answered").refusal();
         });
     }
+}
+
+#[test]
+fn who_leaves_before_the_decision_leaves_the_call_held_and_an_approval_waits_for_them() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(&config(&recorder.url(), "wait: 30s"));
+    gateway.wait_until_asked("up");
+    let agent = gateway.agent("alice", "up");
+    let (request, _) = agent.request("tools/call", json!({ "name": "danger", "arguments": { "n": 1 } }));
+    let connection = agent.open(&request);
+    assert_eq!(wait_for_held(&gateway, 1)["is_caller_waiting"], true);
+
+    let left = Instant::now();
+    connection.reset();
+
+    wait_for("it to be seen that nobody waits", || only(&gateway)["is_caller_waiting"] == false);
+    assert!(left.elapsed() < Duration::from_secs(10), "at once, not when nothing was heard of it for long");
+    assert_eq!(only(&gateway)["state"], "pending");
+    approve(&gateway, &only(&gateway));
+    assert_eq!(only(&gateway)["state"], "approved");
+    // Another call of theirs is no sign of this one.
+    agent.tool("echo", json!({})).result();
+    assert_eq!(recorder.calls().len(), 1);
+    agent.tool("danger", json!({ "n": 1 })).result();
+    assert_eq!((recorder.calls().len(), all(&gateway).len()), (2, 1));
 }
 
 #[test]

@@ -19,6 +19,8 @@ Every MCP method a client may send, what decides whether it passes, and what hap
 The name is compared byte for byte: `Tools/Call`, or one with a space behind it, is a method that does not exist.
 Requests of a server to its client (sampling, elicitation, roots) are passed on in sessions of older revisions, as [upstreams](upstreams.md#what-a-server-may-ask) says.
 
+`tasks/*` are those of the Tasks extension (`io.modelcontextprotocol/tasks`, revision 2026-07-28). They are offered on routes where a rule could hold a call, and are about [held calls](approvals.md#clients-that-can-do-more) only: the gateway answers them, and passes none on. A server's own tasks cannot be asked about. The tasks of revision 2025-11-25 have the same names and are another thing; they are not offered.
+
 ";
 
 const CLAIMS: &str = "\

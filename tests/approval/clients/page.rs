@@ -4,8 +4,15 @@ use super::super::decide::{approve, id, only, wait_for_state};
 use super::start;
 use crate::support::browser::Browser;
 use crate::support::gateway::{Gateway, password};
+use crate::support::http::Connection;
 use crate::support::recorder::Recorder;
 use serde_json::{Value, json};
+
+/// A browser that knows the gateway by its public URL.
+fn browser(gateway: &Gateway) -> Browser {
+    let address = gateway.agent;
+    Browser::at("http://localhost:8080", move || Connection::open(address))
+}
 
 /// Logs in on the way to this page.
 #[track_caller]
@@ -26,7 +33,7 @@ fn the_requester_sees_where_the_call_stands_and_can_withdraw_it() {
     let gateway = start(&recorder, "wait: 1s");
     let held = held(&gateway);
     let path = format!("/holds/{}", id(&held));
-    let mut browser = Browser::new(gateway.agent);
+    let mut browser = browser(&gateway);
 
     let page = visit(&mut browser, &path, "alice");
 
@@ -50,7 +57,7 @@ fn to_everybody_else_there_is_no_such_page_and_looking_changes_nothing() {
     let gateway = start(&recorder, "wait: 1s");
     let held = held(&gateway);
     let path = format!("/holds/{}", id(&held));
-    let mut bob = Browser::new(gateway.agent);
+    let mut bob = browser(&gateway);
 
     // An approver, even: this is not where that is done.
     let foreign = visit(&mut bob, &path, "bob");
@@ -65,11 +72,11 @@ fn to_everybody_else_there_is_no_such_page_and_looking_changes_nothing() {
     assert_eq!(plain(cut(&foreign), id(&held)), cut(&unknown));
     assert_eq!(bob.get("/holds/..%2fgrants").status(), 404);
     // With nobody logged in, every id looks the same.
-    let mut nobody = Browser::new(gateway.agent);
+    let mut nobody = browser(&gateway);
     assert!(nobody.get(&path).has_field("password") && nobody.get("/holds/h_none").has_field("password"));
 
     // A form without the session's mark, or of somebody else.
-    let mut alice = Browser::new(gateway.agent);
+    let mut alice = browser(&gateway);
     let page = visit(&mut alice, &path, "alice");
     let forged = [("csrf".to_owned(), "x".to_owned()), ("decision".to_owned(), "withdraw".to_owned())];
     assert_eq!(alice.post(&path, &forged).status(), 400);
@@ -89,7 +96,7 @@ fn what_was_decided_can_be_read_and_not_be_taken_back() {
     let path = format!("/holds/{}", id(&held));
     approve(&gateway, &held);
     gateway.agent("alice", "up").modern().tool("danger", json!({ "secret": "rosebud" })).result();
-    let mut browser = Browser::new(gateway.agent);
+    let mut browser = browser(&gateway);
 
     let page = visit(&mut browser, &path, "alice");
 

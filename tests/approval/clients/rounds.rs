@@ -1,11 +1,12 @@
 //! A held call in rounds (MCP 2026-07-28): a page to show, a state to bring back, and nothing gained by either.
 
-use super::super::decide::{all, approve, deny, id, only, wait_for_held, wait_for_state};
+use super::super::decide::{all, approve, config_with, deny, id, only, wait_for_held, wait_for_state};
 use super::{shows_pages, start};
 use crate::support::agent::{Agent, Answer};
 use crate::support::gateway::Gateway;
 use crate::support::recorder::{Recorded, Recorder};
 use crate::support::reply::Reply;
+use crate::support::wait_for;
 use serde_json::{Value, json};
 use std::thread;
 use std::time::Duration;
@@ -45,7 +46,7 @@ fn a_client_that_can_show_a_page_shows_it_comes_back_and_has_the_result() {
     let question = first.result()["inputRequests"][QUESTION].clone();
     assert_eq!(question["method"], "elicitation/create");
     assert_eq!(question["params"]["mode"], "url");
-    assert_eq!(question["params"]["url"], format!("http://{}/holds/{}", gateway.agent, id(&held)));
+    assert_eq!(question["params"]["url"], format!("http://localhost:8080/holds/{}", id(&held)));
     assert!(question["params"]["message"].as_str().unwrap().contains("`danger`"), "{question}");
     recorder.assert_untouched(mark);
     let answer = thread::scope(|scope| {
@@ -178,8 +179,9 @@ fn a_state_that_was_changed_or_belongs_elsewhere_brings_nothing_back() {
     let body = agent.request("tools/call", json!({ "name": "danger", "arguments": a1, "requestState": first })).0;
     assert_eq!(agent.post(body.body_bytes().to_vec()).result()["content"][0]["text"], "danger");
     // Used up, it gives no second run and no second result.
-    let used = come_back(&agent, &a1, &first, None);
-    assert_eq!(used.error().0, -32602);
+    // (That it was given is written down after it was.)
+    let is_used = || come_back(&agent, &a1, &first, None).message["error"]["data"]["code"] == "mcp.state";
+    wait_for("the state to be used up", is_used);
     assert_eq!((recorder.calls().len(), all(&gateway).len()), (1, 1));
 }
 
@@ -190,7 +192,7 @@ fn a_state_of_ours_never_reaches_a_server_whatever_the_rules_have_become() {
     let agent = shows_pages(&gateway);
     let first = agent.tool("danger", json!({}));
     let rules = "- { name: all, tools: [\"up/*\"], allow: {} }";
-    gateway.rewrite(&crate::support::gateway::in_front_of(&recorder.url(), rules));
+    gateway.rewrite(&config_with(&recorder.url(), rules, ""));
     gateway.reload().success();
 
     let allowed = come_back(&agent, &json!({}), &state(&first), Some("accept"));

@@ -1,6 +1,6 @@
 //! A held call as a task (MCP Tasks extension, SEP-2663).
 
-use super::super::decide::{all, approve, deny, id, only, say, wait_for_state};
+use super::super::decide::{all, approve, config_with, deny, id, only, say, wait_for_state};
 use super::{start, takes_tasks, tasks_extension};
 use crate::support::agent::{Agent, Answer};
 use crate::support::gateway::{Gateway, in_front_of};
@@ -94,7 +94,7 @@ fn what_runs_for_a_task_is_what_was_approved_in_the_form_of_its_era() {
 #[test]
 fn a_task_that_did_not_run_says_what_a_caller_would_have_been_told() {
     let recorder = Recorder::start();
-    let gateway = start(&recorder, "wait: 30s, expires: 4s");
+    let gateway = start(&recorder, "wait: 2s, expires: 4s");
     let agent = takes_tasks(&gateway);
     let mark = recorder.mark();
 
@@ -252,17 +252,24 @@ fn the_header_must_name_the_task_that_the_body_asks_about() {
 #[test]
 fn tasks_are_offered_where_calls_may_be_held_and_nowhere_else() {
     let recorder = Recorder::start();
+    recorder.answer_with(|request: &Recorded| match request.rpc_method().as_str() {
+        "server/discover" => {
+            Reply::result(request, &json!({ "resultType": "complete", "capabilities": { "tools": {} } }))
+        }
+        _ => Reply::mcp(request),
+    });
     let held = start(&recorder, "");
     let offered = |gateway: &Gateway| {
         let result = gateway.agent("alice", "up").modern().call("server/discover", json!({})).result();
-        result["capabilities"]["extensions"]["io.modelcontextprotocol/tasks"].clone()
+        result["capabilities"].clone()
     };
-    assert_eq!(offered(&held), json!({}));
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} }, "tools": {} });
+    assert_eq!(offered(&held), tasks);
 
-    held.rewrite(&in_front_of(&recorder.url(), "- { name: all, tools: [\"up/*\"], allow: {} }"));
+    held.rewrite(&config_with(&recorder.url(), "- { name: all, tools: [\"up/*\"], allow: {} }", ""));
     held.reload().success();
 
-    assert_eq!(offered(&held), Value::Null);
+    assert_eq!(offered(&held), json!({ "tools": {} }));
 }
 
 #[test]
@@ -275,7 +282,7 @@ fn a_task_that_was_approved_while_the_gateway_was_down_runs_when_it_is_back() {
     approve(&gateway, &only(&gateway));
     assert!(recorder.calls().is_empty());
 
-    let gateway = gateway.crash_and_restart();
+    let gateway = gateway.restart_after_death();
 
     wait_for_state(&gateway, &task, "completed");
     let agent = gateway.agent_with(&token, "up").modern().with_capabilities(tasks_extension());
@@ -308,7 +315,7 @@ fn a_rule_that_has_changed_since_voids_the_approval_of_a_task() {
     let agent = takes_tasks(&gateway);
     let task = task(&agent.tool("danger", json!({})));
     let denied = super::config(&recorder.url(), "")
-        .replace("rules:\n", "rules:\n    - { name: no, tools: [up/danger], deny: {} }\n");
+        .replace("rules:\n", "rules:\n    - { name: never, tools: [up/danger], deny: {} }\n");
     gateway.rewrite(&denied);
     gateway.reload().success();
 
