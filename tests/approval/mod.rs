@@ -11,6 +11,7 @@ mod demo;
 mod exactly_once;
 mod exactly_this;
 mod held;
+/// Webhooks for tests.
 mod hooks;
 mod inert;
 mod kills;
