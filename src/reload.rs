@@ -58,7 +58,7 @@ impl Reloader {
         });
         match reloaded {
             Ok(snapshot) => {
-                let names_others = upstream_files(&snapshot.config) != upstream_files(&current.config);
+                let names_others = named_files(&snapshot.config) != named_files(&current.config);
                 let hash = self.put_in_force(snapshot);
                 if names_others {
                     *seen = self.fingerprint();
@@ -128,7 +128,7 @@ impl Reloader {
         text.push(0);
         text.extend(std::fs::read(users).unwrap_or_default());
         let base = self.file.parent().unwrap_or(std::path::Path::new("."));
-        for file in upstream_files(&self.snapshots.load().config) {
+        for file in named_files(&self.snapshots.load().config) {
             text.push(0);
             // What is in them stays in this function. A file that has gone is a change as well.
             text.extend(std::fs::read(base.join(file)).unwrap_or_else(|_| b"unreadable".to_vec()));
@@ -137,8 +137,8 @@ impl Reloader {
     }
 }
 
-/// What upstreams name beside `gateway.yaml`: certificates, keys, secrets.
-fn upstream_files(config: &config::Config) -> Vec<&std::path::Path> {
+/// What upstreams and webhooks name beside `gateway.yaml`: certificates, keys, secrets.
+fn named_files(config: &config::Config) -> Vec<&std::path::Path> {
     let mut files = Vec::new();
     for upstream in config.upstreams.values() {
         let config::Upstream::Http(http) = upstream else {
@@ -148,6 +148,15 @@ fn upstream_files(config: &config::Config) -> Vec<&std::path::Path> {
         files.extend(http.headers.values().filter_map(|value| match value {
             config::Text::From(config::SecretRef::File(path)) => Some(path.as_path()),
             _ => None,
+        }));
+    }
+    for hook in &config.approvals.webhooks {
+        files.extend(hook.ca.as_deref());
+        files.extend([Some(&hook.secret), hook.former_secret.as_ref()].into_iter().flatten().filter_map(|secret| {
+            match secret {
+                config::SecretRef::File(path) => Some(path.as_path()),
+                config::SecretRef::Env(_) => None,
+            }
         }));
     }
     files

@@ -149,6 +149,20 @@ struct Stops {
     upstreams: watch::Sender<bool>,
 }
 
+/// What the listeners of one process share.
+#[derive(Clone)]
+struct Common {
+    snapshots: Arc<ArcSwap<Snapshot>>,
+    store: Store,
+    keys: Arc<Keys>,
+    clock: Clock,
+    audit: Audit,
+    metrics: Arc<Metrics>,
+    approvals: Approvals,
+    /// From which everything that is sealed or signed for browsers and clients is derived.
+    key: SealKey,
+}
+
 /// What a process is made of.
 struct Parts {
     readiness: Readiness,
@@ -207,6 +221,56 @@ fn bind_unix(path: PathBuf) -> Result<(UnixListener, PathBuf), Error> {
     Ok((listener, path))
 }
 
+// === impl Common ===
+
+impl Common {
+    async fn open(loaded: &config::Loaded, addresses: Addresses, clock: Clock) -> Result<Common, Error> {
+        let metrics = Arc::new(Metrics::new());
+        let snapshot = first_snapshot(loaded, addresses, &metrics, &clock)?;
+        let data_dir = &snapshot.data_dir;
+        let store = Store::open(data_dir).await?;
+        let keys = Arc::new(Keys::open(data_dir)?);
+        let key = session_key(data_dir)?;
+        let audit = Audit::open(audit::Settings::new(data_dir, snapshot.config.audit.sync, clock.clone()))?;
+        let approvals = Approvals::new(approval::Given {
+            store: store.clone(),
+            key: &key,
+            clock: clock.clone(),
+            audit: audit.clone(),
+            metrics: Arc::clone(&metrics),
+        });
+        let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
+        Ok(Common { snapshots, store, keys, clock, audit, metrics, approvals, key })
+    }
+
+    fn admin(&self) -> admin::Given {
+        let Common { snapshots, store, clock, audit, approvals, key, .. } = self.clone();
+        admin::Given { snapshots, store, clock, audit, approvals, key }
+    }
+
+    fn oauth(&self, fetcher: Fetcher) -> (oauth::Shared, Option<Secret<String>>) {
+        let Common { snapshots, store, keys, clock, audit, approvals, ref key, .. } = self.clone();
+        oauth::Shared::new(oauth::Given { snapshots, keys, store, clock, audit, approvals, fetcher, key })
+    }
+
+    fn reloader(&self, file: &Path, addresses: Addresses, reloaded: watch::Sender<()>) -> Arc<Reloader> {
+        let Common { snapshots, clock, audit, metrics, .. } = self.clone();
+        let reloader = Reloader {
+            file: file.to_owned(),
+            listening: addresses.agent,
+            admin: addresses.admin,
+            snapshots,
+            audit,
+            metrics,
+            clock,
+            reloaded,
+            seen: Mutex::new(None),
+        };
+        reloader.remember();
+        Arc::new(reloader)
+    }
+}
+
 // === impl Parts ===
 
 impl Parts {
@@ -216,49 +280,20 @@ impl Parts {
         addresses: Addresses,
         clock: Clock,
     ) -> Result<(Parts, Gateway, Option<Secret<String>>), Error> {
-        let metrics = Arc::new(Metrics::new());
-        let snapshot = first_snapshot(loaded, addresses, &metrics, &clock)?;
-        let data_dir = snapshot.data_dir.clone();
-        let store = Store::open(&data_dir).await?;
-        let keys = Arc::new(Keys::open(&data_dir)?);
-        let capacity = snapshot.config.limits.tokens as usize;
-        let issuer = Arc::clone(&snapshot.public_url);
-        let key = session_key(&data_dir)?;
+        let common = Common::open(loaded, addresses, clock).await?;
+        let Common { snapshots, store, keys, clock, audit, metrics, approvals, key } = common.clone();
+        let in_force = snapshots.load_full();
+        let capacity = in_force.config.limits.tokens as usize;
+        let issuer = Arc::clone(&in_force.public_url);
         let seal = Arc::new(Seal::new(&key));
         let sessions = Sessions::open_with(Arc::clone(&seal), store.clone(), clock.clone()).await?;
-        let verifier = Verifier::new(issuer, Arc::clone(&keys), store.clone(), clock.clone(), capacity);
+        let verifier = Verifier::new(issuer, Arc::clone(&keys), store, clock.clone(), capacity);
         let (reloaded, reloads) = watch::channel(());
-        let audit = Audit::open(audit::Settings::new(&data_dir, snapshot.config.audit.sync, clock.clone()))?;
         let token = metrics_token(loaded)?;
         let (certificate, admin_certificate) = certificates(loaded, &clock, &metrics)?;
-        let snapshots = Arc::new(ArcSwap::from_pointee(snapshot));
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
-        let approvals = Approvals::new(approval::Given {
-            store: store.clone(),
-            key: &key,
-            clock: clock.clone(),
-            audit: audit.clone(),
-            metrics: Arc::clone(&metrics),
-        });
-        let admin = admin::Given {
-            snapshots: Arc::clone(&snapshots),
-            store: store.clone(),
-            clock: clock.clone(),
-            audit: audit.clone(),
-            approvals: approvals.clone(),
-            key,
-        };
-        let (pages, setup_link) = oauth::Shared::new(oauth::Given {
-            snapshots: Arc::clone(&snapshots),
-            keys: Arc::clone(&keys),
-            store,
-            clock: clock.clone(),
-            audit: audit.clone(),
-            approvals: approvals.clone(),
-            fetcher: fetcher.clone(),
-            key: &key,
-        });
+        let (pages, setup_link) = common.oauth(fetcher.clone());
         let gateway = Gateway {
             snapshots: Arc::clone(&snapshots),
             verifier: verifier.clone(),
@@ -275,18 +310,6 @@ impl Parts {
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             pages: Pages { router: oauth::router(pages), open_to_scripts: oauth::OPEN_TO_SCRIPTS },
         };
-        let reloader = Reloader {
-            file: file.to_owned(),
-            listening: addresses.agent,
-            admin: addresses.admin,
-            snapshots: Arc::clone(&snapshots),
-            audit: audit.clone(),
-            metrics: Arc::clone(&metrics),
-            clock: clock.clone(),
-            reloaded,
-            seen: Mutex::new(None),
-        };
-        reloader.remember();
         let readiness = Readiness {
             audit: audit.clone(),
             verifier: verifier.clone(),
@@ -294,7 +317,7 @@ impl Parts {
             metrics: Arc::clone(&metrics),
             token,
         };
-        let reloader = Arc::new(reloader);
+        let (reloader, admin) = (common.reloader(file, addresses, reloaded), common.admin());
         let parts = Parts {
             readiness,
             reloader,

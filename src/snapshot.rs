@@ -185,17 +185,10 @@ impl Snapshot {
         let this = Arc::clone(self);
         Some(InForce {
             hooks: Arc::clone(&self.hooks),
-            admin_url: self.admin_url()?,
+            admin_url: Arc::clone(&self.admin.as_ref()?.url),
             issuer: Arc::clone(&self.public_url),
             people: Arc::new(move |name| this.users.get(name).map(|person| Arc::clone(&person.groups))),
         })
-    }
-
-    /// The origin that approvers type, without a slash at its end.
-    fn admin_url(&self) -> Option<Arc<str>> {
-        let admin = self.config.admin.as_ref()?;
-        let typed = admin.public_url.as_ref().and_then(|url| url::Url::parse(url).ok());
-        Some(typed.map_or_else(|| format!("http://{}", admin.listen), |url| url.origin().ascii_serialization()).into())
     }
 
     /// The scopes that mean something here: the base scope first, then those that rules name, each once.

@@ -23,6 +23,8 @@ use std::sync::Arc;
 pub(super) const LIST: &str = "/";
 /// What has ended is listed as far back as this many.
 const MAX_ENDED: usize = 50;
+/// For so long it is said that a webhook could not be told.
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// Those that somebody has to do something about, and those that run.
 pub(super) const OPEN: [State; 4] = [State::Pending, State::Approved, State::Consumed, State::Indeterminate];
@@ -118,7 +120,11 @@ async fn listed(shared: &Shared, logged_in: &LoggedIn) -> Result<pages::Approval
         csrf: shared.plane.csrf(&logged_in.session),
         n_pending,
         groups,
-        n_dead: if person.is_in(ADMINS) { shared.store.count_notices(0).await?.dead } else { 0 },
+        n_dead: if person.is_in(ADMINS) {
+            shared.store.count_notices(now_ms.saturating_sub(DAY_MS)).await?.dead
+        } else {
+            0
+        },
         is_cut,
         notice: None,
     })
@@ -263,7 +269,7 @@ fn told(
     let (state, people) = (state(held, now_ms), people(snapshot));
     let Requester { issuer, subject, client, person, .. } = &held.requester;
     let subject = subject.to_string();
-    let (choice, refusal) = choice(snapshot, &logged_in.person, view, state);
+    let (choice, refusal) = choice(snapshot, &logged_in.person, view, state, now_ms);
     let is_waited_for = is_waited_for(held, now_ms);
     pages::Approval {
         user: logged_in.person.name.to_string(),
@@ -280,9 +286,10 @@ fn told(
         is_pending: state == State::Pending,
         rules: held.rules.iter().map(ToString::to_string).collect(),
         findings: view.terms.findings.iter().map(|found| (found.signal.clone(), found.at.clone())).collect(),
-        facts: facts(held, state, now_ms),
+        facts: facts(held, state),
         caller: caller_text(held, is_waited_for),
         is_waited_for,
+        clocks: (state == State::Pending).then(|| clocks(held, now_ms)),
         digest: hex(&held.digest)
             .as_bytes()
             .chunks(8)
@@ -327,15 +334,21 @@ fn caller_text(held: &Approval, is_waited_for: bool) -> String {
     format!("Its caller is not waiting: an approval only lets the same call run if it comes again within {valid_for}.")
 }
 
-fn facts(held: &Approval, state: State, now_ms: i64) -> Vec<(&'static str, String)> {
+/// Both clocks, where they are needed.
+fn clocks(held: &Approval, now_ms: i64) -> String {
+    let left = period(held.expires_at_ms.saturating_sub(now_ms));
+    let valid_for = period(held.valid_for_ms);
+    format!("Undecided, it is over in {left}. An approval may be used for {valid_for}, and for one run.")
+}
+
+fn facts(held: &Approval, state: State) -> Vec<(&'static str, String)> {
     let mut facts = vec![("Asked for", second(held.created_at_ms))];
-    let mut add = |name, at_ms: Option<i64>| facts.extend(at_ms.map(|at_ms| (name, second(at_ms))));
     if state == State::Pending {
-        let left = period(held.expires_at_ms.saturating_sub(now_ms));
-        facts.push(("Undecided, it is over", format!("{} (in {left})", second(held.expires_at_ms))));
+        facts.push(("Undecided, it is over", second(held.expires_at_ms)));
         facts.push(("An approval may be used for", period(held.valid_for_ms)));
         return facts;
     }
+    let mut add = |name, at_ms: Option<i64>| facts.extend(at_ms.map(|at_ms| (name, second(at_ms))));
     add("Decided", held.decided_at_ms);
     add("Could be used until", held.usable_until_ms);
     add("Began to run", held.consumed_at_ms);
@@ -395,7 +408,13 @@ fn size(view: &View) -> String {
 
 // === what a person may do ===
 
-fn choice(snapshot: &Snapshot, person: &Person, view: &View, state: State) -> (Option<pages::Choice>, Option<String>) {
+fn choice(
+    snapshot: &Snapshot,
+    person: &Person,
+    view: &View,
+    state: State,
+    now_ms: i64,
+) -> (Option<pages::Choice>, Option<String>) {
     let (held, terms) = (&view.approval, &view.terms);
     let admit = |proof, approves| terms.admit(&held.requester, &person.name, &person.groups, proof, approves);
     let (is_own, is_pending) = (is_own(person, held), state == State::Pending);
@@ -414,7 +433,7 @@ fn choice(snapshot: &Snapshot, person: &Person, view: &View, state: State) -> (O
         can_deny: is_pending && may_deny && !has_said,
         can_approve: is_pending && may_approve.is_ok() && !has_said,
         can_withdraw: matches!(state, State::Pending | State::Approved) && (is_own || may_approve.is_ok()),
-        can_reopen: state == State::Denied && may_approve.is_ok(),
+        can_reopen: state == State::Denied && held.expires_at_ms > now_ms && may_approve.is_ok(),
         can_resolve: state == State::Indeterminate && may_approve.is_ok(),
         password: None,
         reason: String::new(),

@@ -2,9 +2,11 @@
 //!
 //! Connections come from anywhere, or with `behind_proxy` from there only. `Host` must be one of this listener's own names
 //! (DNS rebinding). `Origin`, where a browser sends one, must be this listener's own and nothing else: pages here send their
-//! forms with it, so `null` is a stranger's.
+//! forms with it, so `null` is a stranger's. Who is not let in is written down, as far as strangers may fill the log.
 
 use super::{Given, Shared, router};
+use crate::audit::{Audit, Event, Kind};
+use crate::browser;
 use crate::id::RequestId;
 use crate::snapshot::{Admin, Snapshot};
 use crate::web::{self, Caller};
@@ -31,13 +33,17 @@ const HSTS: HeaderValue = HeaderValue::from_static("max-age=31536000");
 pub struct Door {
     router: Router,
     snapshots: Arc<ArcSwap<Snapshot>>,
+    audit: Audit,
 }
+
+/// Why a request is not let in: the stable code, as on the agent listener, and a sentence for the operator.
+type Reason = (&'static str, &'static str);
 
 impl Door {
     /// The pages behind it. `stopping` says when the listener stops.
     pub fn new(given: Given, stopping: watch::Receiver<bool>) -> Door {
-        let snapshots = Arc::clone(&given.snapshots);
-        Door { router: router(Shared::new(given, stopping)), snapshots }
+        let (snapshots, audit) = (Arc::clone(&given.snapshots), given.audit.clone());
+        Door { router: router(Shared::new(given, stopping)), snapshots, audit }
     }
 }
 
@@ -65,14 +71,23 @@ impl HttpServerApp for Door {
             session.set_keepalive((!*shutdown.borrow()).then_some(idle_s));
         }
         let peer = session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip);
-        let admin = snapshot.admin.as_ref();
-        if !admin.is_some_and(|admin| is_let_in(admin, peer, session.req_header())) {
+        // A reload can change neither that there is one nor where.
+        let admin = snapshot.admin.as_ref()?;
+        let caller = caller(admin, peer, &session.req_header().headers);
+        if let Err((code, why)) = let_in(admin, peer, session.req_header()) {
+            let (method, address) = (session.req_header().method.to_string(), browser::address(&caller));
+            warn!(?peer, code, "a request for the approvals page was refused: {why}");
+            self.audit.record_stranger(Event {
+                code: Some(code),
+                detail: Some(why),
+                method: Some(&method),
+                ..browser::event(Kind::Refused, &snapshot, &caller, address.as_deref())
+            });
             let _ = session.respond_error(403).await;
             return None;
         }
-        let caller = caller(admin?, peer, &session.req_header().headers);
         let mut extra = vec![(HeaderName::from_static("x-request-id"), header_value(&caller.request))];
-        if admin.is_some_and(|admin| !admin.is_plain()) {
+        if !admin.is_plain() {
             extra.push((STRICT_TRANSPORT_SECURITY, HSTS));
         }
         web::answer(&self.router, &mut session, caller, &extra).await.ok()?;
@@ -90,35 +105,27 @@ fn caller(admin: &Admin, peer: Option<IpAddr>, headers: &HeaderMap) -> Caller {
     Caller { address, request: RequestId::next().as_str().to_owned() }
 }
 
-/// Whether a request may be answered. What does not get in is logged, not recorded: anybody can send it.
-fn is_let_in(admin: &Admin, peer: Option<IpAddr>, head: &RequestHeader) -> bool {
+/// Whether a request may be answered.
+fn let_in(admin: &Admin, peer: Option<IpAddr>, head: &RequestHeader) -> Result<(), Reason> {
     if !admin.guard.is_peer(peer) {
-        warn!(
-            ?peer,
-            "refused a request for the approvals page that does not come from a proxy in `admin.behind_proxy`"
-        );
-        return false;
+        return Err(("request.peer", "it does not come from a proxy named in `admin.behind_proxy`"));
     }
     let host = only(&head.headers, &HOST).or_else(|| head.uri.authority().map(http::uri::Authority::as_str));
     let n_hosts = head.headers.get_all(HOST).iter().count();
     if n_hosts > 1 || !host.is_some_and(|host| admin.guard.is_host(host)) {
-        let shown = host.unwrap_or("").escape_default().take(100).collect::<String>();
-        warn!(host = %shown, "refused a request for the approvals page under a name that is not `admin.public_url`");
-        return false;
+        return Err(("request.host", "its Host is not that of `admin.public_url`"));
     }
-    let is_ours = |origin: &str| origin == &*admin.url || admin.guard.is_origin(origin);
+    let is_ours = |origin: &str| admin.guard.is_origin(origin);
     if head.headers.contains_key(ORIGIN) && !only(&head.headers, &ORIGIN).is_some_and(is_own_origin(is_ours, host)) {
-        warn!("refused a request for the approvals page from a page of another origin");
-        return false;
+        return Err(("request.origin", "it comes from a page of another origin"));
     }
     // Browsers say it of every request; a link from elsewhere may lead here, a form or script of elsewhere may not.
     let is_safe = head.method == Method::GET || head.method == Method::HEAD;
     let site = head.headers.get(SEC_FETCH_SITE).and_then(|site| site.to_str().ok());
     if !is_safe && site.is_some_and(|site| !["same-origin", "none"].contains(&site)) {
-        warn!("refused a form or script of another site for the approvals page");
-        return false;
+        return Err(("request.origin", "it is a form or script of another site"));
     }
-    true
+    Ok(())
 }
 
 /// On loopback the page has several names (`localhost`, `127.0.0.1`), and sends its forms from the one it was opened under.

@@ -440,7 +440,9 @@ impl Approvals {
         let Some(approval) = self.0.store.approval(id).await? else {
             return Ok(None);
         };
-        let decisions = self.0.store.approval_decisions(id).await?;
+        let mut decisions = self.0.store.approval_decisions(id).await?;
+        // What this gateway has not written down was said by nobody.
+        decisions.retain(|said| self.is_marked(&approval, said));
         let terms = Terms::read(&approval.terms).ok_or(Error::Sealed)?;
         let call = self.call_of(&approval)?;
         Ok(Some(View { approval, terms, call, decisions }))

@@ -160,7 +160,7 @@ impl Approvals {
     }
 }
 
-fn is_due(last: &mut Option<Instant>, every: Duration) -> bool {
+pub(super) fn is_due(last: &mut Option<Instant>, every: Duration) -> bool {
     if last.is_some_and(|at| at.elapsed() < every) {
         return false;
     }

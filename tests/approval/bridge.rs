@@ -93,3 +93,55 @@ fn a_bridge_with_another_secret_takes_nothing_for_ours() {
     });
     assert_eq!(upstream.calls().len(), 0);
 }
+
+#[test]
+fn a_person_at_the_bridge_decides_later_by_a_signed_message() {
+    let upstream = Recorder::start();
+    let (mut bridge, url) = bridge(&[("BRIDGE_SECRET", SECRET)]);
+    let gateway = gateway(&upstream, hook("chat", &url, ", decides_as: { groups: [admins] }"));
+
+    let answer = std::thread::scope(|scope| {
+        let call = scope.spawn(|| gateway.agent("bob", "up").tool("danger", json!({ "path": "/tmp/a" })).result());
+        let told = message(&mut bridge);
+        let id = told["id"].as_str().expect("an id");
+        // Bob is in no group that the bridge speaks for.
+        bridge.say(&format!("approve {id} bob\n"));
+        assert!(bridge.line("decided ").is_ok_and(|said| said.starts_with("403 ")));
+        assert_eq!(upstream.calls().len(), 0);
+        bridge.say(&format!("approve {id} alice\n"));
+        let said = bridge.line("decided ").expect("it is answered");
+        assert!(said.starts_with("200 ") && said.contains("\"approved\""), "{said}");
+        call.join().expect("it is answered")
+    });
+
+    assert_eq!(answer["structuredContent"]["path"], "/tmp/a", "{answer}");
+    assert_eq!(upstream.calls().len(), 1);
+}
+
+/// B53: the receiver is not there when the call is held, and the decision is not lost on it.
+#[test]
+fn b53_a_bridge_that_comes_up_late_is_told_and_the_call_runs_when_it_comes_again() {
+    let upstream = Recorder::start();
+    let port =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("it is bound").port();
+    let yaml = config(
+        &upstream.url(),
+        &[hook("chat", &format!("http://127.0.0.1:{port}/"), ", decides_as: { groups: [admins] }")],
+    );
+    let gateway = with_secret(Launch::new(&yaml)).start();
+    gateway.wait_until_asked("up");
+    let agent = gateway.agent("bob", "up");
+    let call = || agent.tool("danger", json!({ "path": "/tmp/a" })).result();
+
+    assert_eq!(call()["isError"], true);
+    gateway.wait_for_metric("portcullis_webhook_deliveries_total{hook=\"chat\",result=\"failed\"}", 1.0);
+    assert_eq!(call()["isError"], true, "it joins the one that is held");
+    let (_bridge, _) =
+        bridge(&[("BRIDGE_SECRET", SECRET), ("PORT", &port.to_string()), ("ANSWER", "approve"), ("PERSON", "alice")]);
+    let held = decide::only(&gateway);
+    decide::wait_for_state(&gateway, decide::id(&held), "approved");
+
+    assert_eq!(call()["structuredContent"]["path"], "/tmp/a");
+    assert_eq!(upstream.calls().len(), 1);
+    assert_eq!(decide::all(&gateway).len(), 1);
+}

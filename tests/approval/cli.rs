@@ -201,3 +201,27 @@ fn watch_prints_what_waits_and_what_becomes_of_it() {
     beside.decide(&second, Verdict::Deny);
     assert_eq!(watching.line(&format!("{}\t", second.id)).map(|it| it.starts_with("denied\t")), Ok(true));
 }
+
+/// A-26, with a terminal: what would run is shown, and the end of its digest is typed.
+#[test]
+fn at_a_terminal_the_last_six_digits_are_typed() {
+    let launch = launch();
+    let beside = Beside::of(&launch);
+    let held = beside.hold(&call(r#"{"path":"/tmp/a"}"#));
+    let digest = hex(&held.digest);
+    let typed = |text: &str| {
+        let words = ["approvals", "approve", &held.id, "--as", "alice", "--password-file", "alice"];
+        launch.at_terminal(&words, &format!("{text}\n"))
+    };
+
+    let refused = typed("000000");
+    assert_ne!(refused.status.code(), Some(0), "{refused:#?}");
+    assert!(refused.stdout.contains("these are not its last 6 digits"), "{refused:#?}");
+    assert_eq!(beside.state(&held), "pending");
+
+    let approved = typed(&digest[58..]);
+    assert!(approved.status.success(), "{approved:#?}");
+    let (shown, asked) = approved.stdout.split_once("To let this run, type the last 6 digits").expect("it asks");
+    assert!(shown.contains("| /tmp/a") && asked.contains("approved by alice"), "{}", approved.stdout);
+    assert_eq!(beside.state(&held), "approved");
+}

@@ -1,6 +1,6 @@
 //! One approval, one run: however many callers make the call, of however many processes, and whoever leaves meanwhile.
 
-use super::decide::{all, approve, config, id, only, wait_for_held, wait_for_state};
+use super::decide::{all, approve, config, id, of_one_name, only, wait_for_held, wait_for_state};
 use crate::support::agent::{Agent, Answer};
 use crate::support::gateway::{Gateway, Launch};
 use crate::support::recorder::{Recorded, Recorder};
@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Calls wait at the server until they are let go, one word for each.
 fn slow(recorder: &Recorder) -> Sender<()> {
@@ -34,7 +36,7 @@ fn callers() -> usize {
 fn of_many_who_make_the_same_call_at_two_processes_one_runs_it_and_all_have_the_result() {
     let recorder = Recorder::start();
     let shared = tempfile::TempDir::new().expect("a temporary folder");
-    let yaml = config(&recorder.url(), "wait: 2m");
+    let yaml = of_one_name(&config(&recorder.url(), "wait: 2m"));
     let yaml = format!("{yaml}data_dir: {}\n", shared.path().join("data").display());
     let (one, two) = (Launch::new(&yaml).start(), Launch::new(&yaml).start());
     one.wait_until_asked("up");
@@ -115,6 +117,31 @@ fn who_left_while_it_ran_gets_the_kept_result_once_and_nothing_runs_again() {
 }
 
 #[test]
+fn who_leaves_before_the_decision_leaves_the_call_held_and_an_approval_waits_for_them() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(&config(&recorder.url(), "wait: 30s"));
+    gateway.wait_until_asked("up");
+    let agent = gateway.agent("alice", "up");
+    let (request, _) = agent.request("tools/call", json!({ "name": "danger", "arguments": { "n": 1 } }));
+    let connection = agent.open(&request);
+    assert_eq!(wait_for_held(&gateway, 1)["is_caller_waiting"], true);
+
+    let left = Instant::now();
+    connection.reset();
+
+    wait_for("it to be seen that nobody waits", || only(&gateway)["is_caller_waiting"] == false);
+    assert!(left.elapsed() < Duration::from_secs(10), "at once, not when nothing was heard of it for long");
+    assert_eq!(only(&gateway)["state"], "pending");
+    approve(&gateway, &only(&gateway));
+    assert_eq!(only(&gateway)["state"], "approved");
+    // Another call of theirs is no sign of this one.
+    agent.tool("echo", json!({})).result();
+    assert_eq!(recorder.calls().len(), 1);
+    agent.tool("danger", json!({ "n": 1 })).result();
+    assert_eq!((recorder.calls().len(), all(&gateway).len()), (2, 1));
+}
+
+#[test]
 fn who_left_and_comes_back_while_it_runs_joins_the_run() {
     let recorder = Recorder::start();
     let gateway = Gateway::start(&config(&recorder.url(), "wait: 30s"));
@@ -122,6 +149,7 @@ fn who_left_and_comes_back_while_it_runs_joins_the_run() {
     let agent = gateway.agent("alice", "up");
     let release = slow(&recorder);
     call_and_leave(&gateway, &agent, &recorder);
+    wait_for("it to be seen that nobody waits", || gateway.metric("portcullis_approvals_waiting") < 0.5);
 
     let answer = thread::scope(|scope| {
         let again = scope.spawn(|| agent.tool("danger", json!({ "n": 1 })));

@@ -3,7 +3,7 @@
 
 use super::decide::{RULES, all, approve, config, config_with, id, only, wait_for_state};
 use crate::support::agent::{Agent, Answer};
-use crate::support::gateway::Gateway;
+use crate::support::gateway::{Gateway, IDENTITY};
 use crate::support::oauth::{Client, token};
 use crate::support::recorder::{Mark, Recorded, Recorder};
 use crate::support::reply::Reply;
@@ -23,12 +23,8 @@ struct Approved {
 }
 
 fn approved() -> Approved {
-    approved_at(|url| config(url, WAIT))
-}
-
-fn approved_at(config: impl FnOnce(&str) -> String) -> Approved {
     let recorder = Recorder::start();
-    let gateway = Gateway::start(&config(&recorder.url()));
+    let gateway = Gateway::start(&config(&recorder.url(), WAIT));
     gateway.wait_until_asked("up");
     let alice = gateway.agent("alice", "up");
     alice.post(gate::call("danger", ARGUMENTS)).refusal();
@@ -103,8 +99,7 @@ fn order_of_keys_white_space_and_another_way_to_write_a_number_make_no_other_cal
 
 #[test]
 fn another_principal_or_client_has_nothing_of_an_approval() {
-    // People log in here by the address it listens on.
-    let scene = approved_at(|url| config(url, WAIT).replace("public_url: http://localhost:8080\n", ""));
+    let scene = approved();
     let call = gate::call("danger", ARGUMENTS);
     let client = Client::register(&scene.gateway);
     let other_client = client.log_in(&scene.gateway, "alice", "up");
@@ -210,6 +205,27 @@ fn another_address_of_the_server_voids_an_approval() {
 }
 
 #[test]
+fn another_address_of_the_server_voids_the_approval_of_a_caller_who_waits() {
+    let (recorder, elsewhere) = (Recorder::start(), Recorder::start());
+    let gateway = Gateway::start(&config(&recorder.url(), "wait: 30s"));
+    gateway.wait_until_asked("up");
+    let alice = gateway.agent("alice", "up");
+
+    let answer = std::thread::scope(|scope| {
+        let call = scope.spawn(|| alice.tool("danger", json!({})));
+        let held = super::decide::wait_for_held(&gateway, 1);
+        gateway.rewrite(&config(&elsewhere.url(), "wait: 30s"));
+        gateway.reload().success();
+        approve(&gateway, &held);
+        call.join().expect("it is answered")
+    });
+
+    assert!(answer.refusal().contains("address has changed"), "{answer:#?}");
+    assert_eq!(only(&gateway)["state"], "invalidated");
+    assert!(recorder.calls().is_empty() && elsewhere.calls().is_empty());
+}
+
+#[test]
 fn another_deciding_rule_voids_an_approval_and_a_deny_wins() {
     let scene = approved();
     let stricter = RULES.replace("users: [bob]", "users: [bob], groups: [admins]");
@@ -251,6 +267,54 @@ fn a_deny_that_comes_while_its_caller_waits_wins_over_the_approval() {
     wait_for_state(&gateway, id(&only(&gateway)), "invalidated");
     let calls: Vec<Recorded> = recorder.requests_since(mark);
     assert!(calls.iter().all(|request| request.rpc_method() != "tools/call"), "{calls:#?}");
+}
+
+#[test]
+fn an_approver_who_may_not_any_more_has_approved_for_nothing() {
+    let by_group = RULES.replace("users: [bob]", "groups: [deciders]");
+    let people = |group: &str| IDENTITY.replace("name: bob, groups: [ops]", &format!("name: bob, groups: [{group}]"));
+    let yaml = |url: &str, group: &str| format!("{}{}", config_with(url, &by_group, WAIT), people(group));
+    let recorder = Recorder::start();
+    // Somebody is left who could approve, or the file would be refused.
+    let with_other = |yaml: String| yaml.replace("groups: [admins, ops]", "groups: [admins, ops, deciders]");
+    let gateway = Gateway::start(&with_other(yaml(&recorder.url(), "ops, deciders")));
+    gateway.wait_until_asked("up");
+    let carol = gateway.agent("alice", "up");
+    carol.tool("danger", json!({})).refusal();
+    approve(&gateway, &only(&gateway));
+    gateway.rewrite(&with_other(yaml(&recorder.url(), "ops")));
+    gateway.reload().success();
+
+    let refused = carol.tool("danger", json!({})).refusal();
+
+    assert!(refused.contains("void") && refused.contains("who approved it"), "{refused}");
+    assert_eq!(only(&gateway)["state"], "invalidated");
+    assert!(recorder.calls().is_empty());
+    gateway.rewrite(&with_other(yaml(&recorder.url(), "ops, deciders")));
+    gateway.reload().success();
+    carol.tool("danger", json!({})).refusal();
+    approve(&gateway, &all(&gateway)[0]);
+    carol.tool("danger", json!({})).result();
+    assert_eq!(recorder.calls().len(), 1);
+}
+
+#[test]
+fn without_the_audit_log_nothing_is_held_and_nothing_approved_runs() {
+    let scene = approved();
+    let (log, away) = (scene.gateway.path("data/audit"), scene.gateway.path("away"));
+    std::fs::rename(&log, &away).expect("the folder is ours");
+    std::fs::write(&log, "").expect("the folder is ours");
+
+    for arguments in [ARGUMENTS, "{}"] {
+        let refused = scene.alice.post(gate::call("danger", arguments)).refusal();
+        assert!(refused.contains("audit log cannot be written"), "{refused}");
+    }
+
+    assert!(scene.recorder.calls().is_empty());
+    std::fs::remove_file(&log).expect("the folder is ours");
+    std::fs::rename(&away, &log).expect("the folder is ours");
+    wait_for("the log to recover", || scene.gateway.metric("portcullis_audit_available") > 0.5);
+    assert_eq!(all(&scene.gateway).iter().filter(|one| one["state"] == "pending").count(), 0);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use portcullis::policy::Approvers;
 use portcullis::store::{Approval, ApprovalState, Requester, Store, Subject};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -57,10 +58,12 @@ pub(crate) fn password_of(name: &str) -> String {
 pub(crate) struct Holder {
     runtime: Runtime,
     approvals: Approvals,
+    issuer: String,
 }
 
 /// A call to be held.
 pub(crate) struct Wish {
+    pub(crate) upstream: &'static str,
     pub(crate) tool: String,
     pub(crate) arguments: String,
     pub(crate) by: &'static str,
@@ -84,6 +87,7 @@ impl Wish {
     /// Bob's call with these arguments, for one of `admins` to decide on.
     pub(crate) fn of(arguments: &str) -> Wish {
         Wish {
+            upstream: "up",
             tool: "run_command".to_owned(),
             arguments: arguments.to_owned(),
             by: "bob",
@@ -115,14 +119,14 @@ impl Holder {
                 metrics: Arc::new(Metrics::new()),
             })
         });
-        Holder { runtime, approvals }
+        Holder { runtime, approvals, issuer: format!("http://{}", gateway.agent) }
     }
 
     /// Holds a call.
     #[track_caller]
     pub(crate) fn hold(&self, wish: &Wish) -> Approval {
         let requester = Requester {
-            issuer: "http://127.0.0.1".into(),
+            issuer: self.issuer.as_str().into(),
             subject: Subject::User(wish.by.into()),
             client: wish.client.as_str().into(),
             person: Some(wish.by.into()),
@@ -131,7 +135,7 @@ impl Holder {
         let arguments = wish.arguments.as_bytes();
         let call = Call::of(&Parts {
             requester: &requester,
-            upstream: "up",
+            upstream: wish.upstream,
             endpoint: &[1; 32],
             definition: &[2; 32],
             tool: &wish.tool,
@@ -142,7 +146,7 @@ impl Holder {
         let ask = Ask {
             call: &call.expect("its numbers are safe"),
             requester,
-            upstream: "up",
+            upstream: wish.upstream,
             rules: &["deletes are looked at".into()],
             rules_digest: [5; 32],
             terms: &wish.terms,
@@ -163,17 +167,18 @@ impl Holder {
         let found = self.runtime.block_on(self.approvals.get(&held.id)).expect("the store answers");
         found.expect("it is there").state
     }
-
-    /// The approvals themselves.
-    pub(crate) fn approvals(&self) -> (&Runtime, &Approvals) {
-        (&self.runtime, &self.approvals)
-    }
 }
 
 /// A browser at the approvals page, where this person has logged in.
 #[track_caller]
 pub(crate) fn logged_in(gateway: &Gateway, name: &str) -> Browser {
-    let mut browser = Browser::new(gateway.admin.expect("there is an admin listener"));
+    logged_in_at(gateway.admin.expect("there is an admin listener"), name)
+}
+
+/// The same at this address.
+#[track_caller]
+pub(crate) fn logged_in_at(admin: SocketAddr, name: &str) -> Browser {
+    let mut browser = Browser::new(admin);
     let page = browser.get("/");
     let page = browser.submit(&page, &[("username", name), ("password", &password_of(name))]);
     assert!(page.text().contains("<h1>Approvals</h1>"), "{}", page.text());

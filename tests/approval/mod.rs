@@ -1,19 +1,27 @@
 //! Held calls: what waits for a person runs exactly once, exactly as approved, by the word of the right one.
 
+mod admin_doors;
+mod api;
 mod beside;
 mod bridge;
 mod cli;
 mod clients;
 mod decide;
+mod demo;
 mod exactly_once;
 mod exactly_this;
 mod held;
 /// Webhooks for tests.
-pub(crate) mod hooks;
+mod hooks;
+mod inert;
 mod kills;
+mod looks;
 mod memory;
 mod page;
+mod people;
 mod runs;
+mod sessions;
+mod speed;
 mod start;
 mod waiting;
 mod webhook_in;

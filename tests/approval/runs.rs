@@ -175,6 +175,34 @@ fn a_server_in_mid_call_is_told_that_nobody_can_be_asked_and_a_ping_is_answered(
 }
 
 #[test]
+fn a_stream_that_its_server_ends_to_be_asked_again_is_taken_up_again() {
+    let recorder = Recorder::start();
+    let asked: Arc<Mutex<Value>> = Arc::default();
+    let id = Arc::clone(&asked);
+    recorder.answer_with(move |request: &Recorded| {
+        if request.rpc_method() == "tools/call" {
+            *id.lock().expect("no recorder thread panics") = request.json()["id"].clone();
+            return Reply::sse_raw(vec![b"id: place-1\nretry: 10\ndata:\n\n".to_vec()]);
+        }
+        match request.header("last-event-id") {
+            Some("place-1") => Reply::sse_raw(vec![b"id: place-2\ndata:\n\n".to_vec()]),
+            Some("place-2") => {
+                let id = id.lock().expect("no recorder thread panics").clone();
+                Reply::sse(&[json!({ "jsonrpc": "2.0", "id": id, "result": { "content": [] } })])
+            }
+            _ => Reply::mcp(request),
+        }
+    });
+    let gateway = start(&recorder);
+    let agent = gateway.agent("alice", "up");
+
+    let answer = call(&gateway, &agent, &danger());
+
+    assert_eq!(answer.result(), json!({ "content": [] }));
+    assert_eq!((recorder.calls().len(), only(&gateway)["state"].as_str()), (1, Some("completed")));
+}
+
+#[test]
 fn a_question_of_the_server_completes_an_approval_and_the_next_round_is_held_anew() {
     const STATE: &str = "their own state";
     let recorder = Recorder::start();

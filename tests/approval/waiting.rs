@@ -103,10 +103,11 @@ fn a_denied_call_says_why_and_stays_denied_until_it_is_reopened() {
 #[test]
 fn what_expires_or_is_withdrawn_says_so_and_is_asked_for_anew() {
     let recorder = Recorder::start();
-    let gateway = start(&recorder, "wait: 30s, expires: 2s");
+    let gateway = start(&recorder, "wait: 3s, expires: 4s");
     let agent = gateway.agent("alice", "up");
     let mark = recorder.mark();
 
+    agent.tool("danger", json!({})).refusal();
     let expired = agent.tool("danger", json!({}));
     let withdrawn = call_and(&gateway, &agent, &json!({}), |held| {
         say(&gateway, "bob", &["withdraw", id(held)]).success();

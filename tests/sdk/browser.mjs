@@ -130,6 +130,16 @@ const actions = {
     return seen(state);
   },
   type_away: (state, { keys }) => leads(state, () => actions.type(state, { keys }).catch(() => {})),
+  // A canary that script of strangers would set, and what elements there are within one.
+  census: ({ page }, { within }) =>
+    page.evaluate((within) => {
+      const names = [...document.querySelectorAll(`${within} *`)].map((it) => it.localName);
+      return { canary: String(window.__x), names: [...new Set(names)].sort() };
+    }, within),
+  async wait_for({ page }, { role, name }) {
+    await page.getByRole(role, { name }).first().waitFor();
+    return {};
+  },
   back: (state) => leads(state, () => state.page.goBack({ waitUntil: 'commit' })),
   async field(state, { label }) {
     const field = state.page.getByLabel(label, { exact: true });

@@ -171,6 +171,25 @@ impl Window {
         (field["value"].as_str().unwrap_or_default().to_owned(), field["valid"] == true)
     }
 
+    /// What a canary is (`undefined` unless script of strangers ran), and the names of the elements within one.
+    #[track_caller]
+    pub(crate) fn census(&self, within: &str) -> (String, Vec<String>) {
+        let found = self.order(&json!({ "do": "census", "within": within }));
+        (found["canary"].as_str().unwrap_or_default().to_owned(), texts(&found["names"]))
+    }
+
+    /// Waits for a button of this name that can be pressed.
+    #[track_caller]
+    pub(crate) fn wait_for_button(&self, name: &str) {
+        self.order(&json!({ "do": "wait_for", "role": "button", "name": name }));
+    }
+
+    /// Waits for a link of this name.
+    #[track_caller]
+    pub(crate) fn wait_for_link(&self, name: &str) {
+        self.order(&json!({ "do": "wait_for", "role": "link", "name": name }));
+    }
+
     /// The names of its cookies.
     #[track_caller]
     pub(crate) fn cookies(&self) -> Vec<String> {

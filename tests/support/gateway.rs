@@ -108,6 +108,20 @@ impl Launch {
         process::run(command.arg("--config").arg(self.path("gateway.yaml")).args(arguments), b"")
     }
 
+    /// Runs a command of the program on this configuration at a terminal, where somebody types `input`. Both its outputs come
+    /// as one.
+    #[track_caller]
+    pub(crate) fn at_terminal(&self, arguments: &[&str], input: &str) -> Finished {
+        let quoted = |word: &str| format!("'{}'", word.replace('\'', "'\\''"));
+        let file = self.path("gateway.yaml");
+        let file = file.to_str().expect("temporary paths are UTF-8");
+        let words = [&[env!("CARGO_BIN_EXE_portcullis"), "--config", file], arguments].concat();
+        let line: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+        let mut script = process::command("script");
+        script.args(["-q", "-e", "-c", &line.join(" "), "/dev/null"]).current_dir(self.dir.path());
+        process::run(&mut script, input.as_bytes())
+    }
+
     /// Starts a command of the program on this configuration that runs beside the test.
     #[track_caller]
     pub(crate) fn spawn(&self, name: &str, arguments: &[&str]) -> Server {

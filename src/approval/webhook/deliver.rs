@@ -6,7 +6,8 @@
 
 use super::sign::{ID, SIGNATURE, TIMESTAMP, one};
 use super::{Hook, Hooks, body};
-use crate::approval::{Approvals, People};
+use crate::approval::watch::is_due;
+use crate::approval::{Approvals, People, View};
 use crate::audit::{Event, Kind};
 use crate::fetch::{Answer, Fetcher, Post};
 use crate::store::{ApprovalState, Notice, NoticeState};
@@ -20,8 +21,10 @@ use tokio::task::{self, JoinSet};
 
 /// How often it is looked for what is due.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-/// How often it is counted what waits and what was given up.
-const COUNT_EVERY: u32 = 25;
+/// How often it is looked for what came too late, and counted what waits.
+const TIDY_EVERY: Duration = Duration::from_secs(1);
+/// How often what webhooks said long ago is forgotten.
+const FORGET_EVERY: Duration = Duration::from_secs(60);
 /// Deliveries to one receiver at once.
 const AT_ONCE: usize = 4;
 /// A larger answer is not read.
@@ -77,7 +80,7 @@ impl<F: Fn() -> Option<InForce> + Send + Sync + 'static> Deliverer<F> {
         let mut under_way = JoinSet::new();
         let mut whose = HashMap::new();
         let mut changes = self.approvals.changes();
-        let mut round: u32 = 0;
+        let (mut tidied, mut forgot) = (None, None);
         loop {
             // A new hold is told at once; everything else can wait for the next look.
             let pause = tokio::time::sleep(LOOK_EVERY);
@@ -92,10 +95,12 @@ impl<F: Fn() -> Option<InForce> + Send + Sync + 'static> Deliverer<F> {
             if let Some(in_force) = (self.in_force)() {
                 self.start(&in_force, &mut whose, &mut under_way).await;
             }
-            if round.is_multiple_of(COUNT_EVERY) {
+            if is_due(&mut tidied, TIDY_EVERY) {
                 self.tidy().await;
             }
-            round = round.wrapping_add(1);
+            if is_due(&mut forgot, FORGET_EVERY) {
+                self.forget().await;
+            }
         }
     }
 
@@ -127,7 +132,7 @@ impl<F: Fn() -> Option<InForce> + Send + Sync + 'static> Deliverer<F> {
         }
     }
 
-    /// Gives up what came too late, counts, and forgets.
+    /// Gives up what came too late, and counts.
     async fn tidy(&self) {
         let inner = &self.approvals.0;
         let now_ms = inner.clock.unix_ms();
@@ -138,7 +143,12 @@ impl<F: Fn() -> Option<InForce> + Send + Sync + 'static> Deliverer<F> {
         if let Ok(counts) = inner.store.count_notices(now_ms.saturating_sub(DAY_MS)).await {
             inner.metrics.webhooks(counts.waiting, counts.dead);
         }
-        // Twice as long as an old message could still be taken for a new one.
+    }
+
+    /// Long after an old message could still be taken for a new one.
+    async fn forget(&self) {
+        let inner = &self.approvals.0;
+        let now_ms = inner.clock.unix_ms();
         if let Err(error) = inner.store.forget_webhooks(now_ms.saturating_sub(DAY_MS)).await {
             tracing::warn!(%error, "what webhooks said cannot be forgotten");
         }
@@ -202,8 +212,11 @@ impl Delivery {
     }
 
     async fn attempt(&self, notice: &Notice) -> Attempt {
+        let now_ms = self.approvals.0.clock.unix_ms();
+        let is_undecided =
+            |view: &View| view.approval.state == ApprovalState::Pending && now_ms < view.approval.expires_at_ms;
         let view = match self.approvals.view(&notice.approval).await {
-            Ok(Some(view)) if view.approval.state == ApprovalState::Pending => view,
+            Ok(Some(view)) if is_undecided(&view) => view,
             Ok(_) => return Attempt::Failed("the call does not wait any more".to_owned(), None),
             Err(error) => return Attempt::Failed(error.to_string(), None),
         };

@@ -1,5 +1,6 @@
 //! Whole files in, what people read out.
 
+mod admin;
 mod files;
 mod form;
 mod generated;

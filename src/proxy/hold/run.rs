@@ -11,15 +11,17 @@ use super::{Caller, Permit};
 use crate::approval::{Consumed, Ending};
 use crate::identity::Principal;
 use crate::jsonrpc::{self, Id, Limits, Message, Node, Notification, Span};
-use crate::mcp::{Ask, Era, Method, sse};
+use crate::mcp::{self, Ask, Era, sse};
 use crate::metrics::InFlight;
 use crate::snapshot::{Route, Snapshot};
-use crate::upstream::{Answer, Definitions, Error, Request, Scope, Session};
+use crate::upstream::{Answer, Definitions, Error, Request, Scope, Send, Session};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::json;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 /// What of a client's `_meta` travels with a held call.
 const META: [&str; 6] = [
@@ -31,6 +33,11 @@ const META: [&str; 6] = [
     "baggage",
 ];
 
+/// A stream is taken up again after this long, where its server does not say.
+const RETRY: Duration = Duration::from_secs(1);
+const SHORTEST_RETRY: Duration = Duration::from_millis(10);
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
 /// One call that runs.
 pub(super) struct Run {
     gateway: Arc<super::Gateway>,
@@ -40,7 +47,7 @@ pub(super) struct Run {
     request: Request,
     /// What the server knows the call by: nobody else's id.
     id: Id,
-    method: &'static Method,
+    method: &'static mcp::Method,
     era: Era,
     session: Option<Session>,
     /// To the caller whose request runs it, for as long as it is there.
@@ -76,7 +83,7 @@ impl Run {
             gateway: Arc::clone(caller.gateway),
             route: Arc::clone(route),
             principal: caller.principal.clone(),
-            request: Request { method: http::Method::POST, body, headers, is_repeatable: false, is_lasting: false },
+            request: Request { method: Method::POST, body, headers, is_repeatable: false, is_lasting: false },
             id,
             method: received.call.method,
             era: received.call.era,
@@ -154,26 +161,65 @@ impl Run {
         }
     }
 
-    async fn stream(&mut self, mut answer: Answer) -> Result<Bytes, Error> {
+    /// A stream with the answer in it, taken up again where the server ends it before (MCP 2025-11-25, Streamable HTTP:
+    /// "the server MAY close the connection").
+    async fn stream(&mut self, answer: Answer) -> Result<Bytes, Error> {
+        let (until, mut place) = (Instant::now() + self.route.upstream.timeouts.total, sse::Place::default());
+        let mut answer = Some(answer);
+        loop {
+            let open = match answer.take() {
+                Some(open) => open,
+                None => self.take_up(&place).await?,
+            };
+            let lost = match self.read(open, &mut place).await {
+                Ok(Some(last)) => return self.taken(last),
+                Ok(None) => Error::Lost { cause: "a stream without an answer".into(), has_answered: true },
+                Err(error) => error,
+            };
+            let has_place = self.era == Era::Legacy && place.id.as_ref().is_some_and(|id| !id.is_empty());
+            if !has_place || !matches!(lost, Error::Lost { .. }) || until <= Instant::now() {
+                return Err(lost);
+            }
+            let pause = place.retry_ms.map_or(RETRY, Duration::from_millis).clamp(SHORTEST_RETRY, LONGEST_RETRY);
+            tokio::time::sleep_until((Instant::now() + pause).min(until)).await;
+        }
+    }
+
+    /// Reads one stream to its end, or to the answer; notes where it was.
+    async fn read(&mut self, mut answer: Answer, place: &mut sse::Place) -> Result<Option<Bytes>, Error> {
         let mut decoder = sse::Decoder::new(self.limit);
         let mut events = Vec::new();
         while let Some(piece) = answer.read().await? {
             decoder.push(&piece, &mut events).map_err(|over| Error::TooLarge { limit: over.limit })?;
             for event in events.drain(..) {
-                if let Some(last) = self.sort(event) {
+                if let Some(last) = self.sort(event, place) {
                     answer.cut().await;
-                    return self.taken(last);
+                    return Ok(Some(last));
                 }
             }
         }
         answer.release().await;
-        let last = decoder.finish().and_then(|event| self.sort(event));
-        let lost = || Error::Lost { cause: "a stream without an answer".into(), has_answered: true };
-        last.map_or_else(|| Err(lost()), |last| self.taken(last))
+        Ok(decoder.finish().and_then(|event| self.sort(event, place)))
+    }
+
+    async fn take_up(&self, place: &sse::Place) -> Result<Answer, Error> {
+        let mut headers = self.request.headers.clone();
+        let id = place.id.as_ref().and_then(|id| HeaderValue::try_from(id).ok());
+        headers.extend(id.map(|id| (HeaderName::from_static("last-event-id"), id)));
+        let request =
+            Request { method: Method::GET, body: Bytes::new(), headers, is_repeatable: true, is_lasting: false };
+        let sender = Send { upstream: &self.route.upstream, shared: &self.gateway.shared };
+        let answer = sender.send(&request).await?;
+        match (answer.status, kind(&answer)) {
+            (StatusCode::OK, Kind::Stream) => Ok(answer),
+            _ => Err(Error::Lost { cause: "a stream that cannot be taken up again".into(), has_answered: true }),
+        }
     }
 
     /// The answer is returned, news are passed on, questions refused, everything else dropped.
-    fn sort(&mut self, event: sse::Event) -> Option<Bytes> {
+    fn sort(&mut self, event: sse::Event, place: &mut sse::Place) -> Option<Bytes> {
+        place.id = event.id.clone().or(place.id.take());
+        place.retry_ms = event.retry_ms.or(place.retry_ms);
         if !event.is_message() || event.data.is_empty() {
             return None;
         }

@@ -25,7 +25,9 @@ impl Caller<'_> {
         let Some(session) = &self.received.session else {
             return Ok(());
         };
-        let request = ping(session);
+        let mut request = ping(session);
+        // A server of ours knows its sessions by whose they are.
+        request.headers.extend(route.upstream.about(self.principal));
         let sender = Send { upstream: &route.upstream, shared: &self.gateway.shared };
         let id = self.received.call.id.as_ref();
         let is_known = async { is_known(sender.send(&request).await?).await };

@@ -93,7 +93,10 @@ pub(crate) async fn nobody_is_told_of_a_call_that_is_over(here: Store, there: St
     assert!(here.retry_notice(&taken[0], 1_050, "status 500").await.unwrap());
     let late = there.end_late_notices(1_016).await.unwrap();
     assert_eq!(late[0].last_error.as_deref(), Some("the call was over before it could be delivered: status 500"));
-    assert_eq!(ids(&there.claim_notices("pager", 9, 1_001, 1_015).await.unwrap()), ["m3"]);
+    // Its time for a decision has run out at 1 500, whether or not that was noted.
+    assert_eq!(there.claim_notices("pager", 9, 1_500, 1_600).await.unwrap(), []);
+    assert_eq!(ids(&there.claim_notices("pager", 9, 1_499, 1_499).await.unwrap()), ["m3"]);
+    assert_eq!(ids(&here.end_late_notices(1_500).await.unwrap()), ["m3"]);
 }
 
 pub(crate) async fn what_a_webhook_says_is_heard_once(here: Store, there: Store) {

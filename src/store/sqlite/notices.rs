@@ -6,12 +6,14 @@ use rusqlite::{Row, named_params, params};
 
 const COLUMNS: &str =
     "id, approval, hook, nonce, state, attempts, next_at, claimed_until, last_error, created_at, ended_at";
-/// To be sent now, and nobody is at it.
+/// To be sent now, and nobody is at it. That the time for a decision has run out may not have been noted yet.
 const DUE: &str = "hook = :hook AND state = 'waiting' AND next_at <= :at AND claimed_until <= :at
-                   AND (SELECT state FROM approvals WHERE approvals.id = notices.approval) = 'pending'";
+                   AND approval IN (SELECT id FROM approvals
+                                    WHERE approvals.id = approval AND state = 'pending' AND expires_at > :at)";
 /// Not sent, and too late to be.
 const LATE: &str = "state = 'waiting' AND claimed_until <= :at
-                    AND (SELECT state FROM approvals WHERE approvals.id = notices.approval) <> 'pending'";
+                    AND approval NOT IN (SELECT id FROM approvals
+                                         WHERE approvals.id = approval AND state = 'pending' AND expires_at > :at)";
 /// Notices that are given up in one go.
 const ENDED_AT_ONCE: usize = 1_000;
 
