@@ -133,7 +133,8 @@ impl Receiver<'_> {
         let read = |body: &Bytes, message| {
             Call::read(body, message, mirrored).map_err(|(id, error)| not_mcp(id.as_ref(), &error, mirrored))
         };
-        let (mut body, mut call, mut retry) = (body.clone(), read(&body, message)?, None);
+        let (mut body, mut retry) = (body, None);
+        let mut call = read(&body, message)?;
         if let Some(state) = self.hold_state(&body, &call) {
             let (left, peeled) = peel(&body, state);
             let message = jsonrpc::parse(&left, limits).map_err(|error| unreadable(&error))?;

@@ -45,6 +45,8 @@ pub(crate) enum Client {
     PythonLegacy,
     /// Python `mcp`, newer era only.
     PythonModern,
+    /// TypeScript v2 with the official package for the Tasks extension, newer era only. It takes `call` steps alone.
+    TypeScriptTasks,
     /// TypeScript v1; knows only the older era.
     TypeScriptV1,
     /// TypeScript v2 as it is by default: the older era.
@@ -96,6 +98,7 @@ impl Client {
             Client::Python => ("client.py", "auto"),
             Client::PythonLegacy => ("client.py", "legacy"),
             Client::PythonModern => ("client.py", "modern"),
+            Client::TypeScriptTasks => ("client_tasks.mjs", "modern"),
             Client::TypeScriptV1 => ("client_v1.mjs", "legacy"),
             Client::TypeScriptV2 => ("client_v2.mjs", "legacy"),
             Client::TypeScriptV2Auto => ("client_v2.mjs", "auto"),

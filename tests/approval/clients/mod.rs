@@ -8,7 +8,7 @@ mod sdks;
 mod tasks;
 mod timings;
 
-use super::decide::config;
+use super::decide;
 use crate::support::agent::Agent;
 use crate::support::gateway::Gateway;
 use crate::support::recorder::Recorder;
@@ -38,4 +38,17 @@ fn takes_tasks(gateway: &Gateway) -> Agent {
 
 fn tasks_extension() -> Value {
     json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } })
+}
+
+/// Where these gateways say they are, wherever they listen: commands find them when they do not run, and pages have a link.
+const PUBLIC_URL: &str = "http://localhost:8080";
+
+/// `up/danger` is held for `bob`, everything else of `up` is let through. `more` is added to `approvals`.
+fn config(url: &str, more: &str) -> String {
+    format!("public_url: {PUBLIC_URL}\n{}", decide::config(url, more))
+}
+
+/// The same with other rules.
+fn config_with(url: &str, rules: &str, more: &str) -> String {
+    format!("public_url: {PUBLIC_URL}\n{}", decide::config_with(url, rules, more))
 }

@@ -1,7 +1,7 @@
 //! The page of a held call, for the person it was asked for.
 
 use super::super::decide::{approve, id, only, wait_for_state};
-use super::start;
+use super::{PUBLIC_URL, start};
 use crate::support::browser::Browser;
 use crate::support::gateway::{Gateway, password};
 use crate::support::http::Connection;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// A browser that knows the gateway by its public URL.
 fn browser(gateway: &Gateway) -> Browser {
     let address = gateway.agent;
-    Browser::at("http://localhost:8080", move || Connection::open(address))
+    Browser::at(PUBLIC_URL, move || Connection::open(address))
 }
 
 /// Logs in on the way to this page.

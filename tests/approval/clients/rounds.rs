@@ -1,7 +1,7 @@
 //! A held call in rounds (MCP 2026-07-28): a page to show, a state to bring back, and nothing gained by either.
 
-use super::super::decide::{all, approve, config_with, deny, id, only, wait_for_held, wait_for_state};
-use super::{shows_pages, start};
+use super::super::decide::{all, approve, deny, id, only, wait_for_held, wait_for_state};
+use super::{PUBLIC_URL, config_with, shows_pages, start};
 use crate::support::agent::{Agent, Answer};
 use crate::support::gateway::Gateway;
 use crate::support::recorder::{Recorded, Recorder};
@@ -46,7 +46,7 @@ fn a_client_that_can_show_a_page_shows_it_comes_back_and_has_the_result() {
     let question = first.result()["inputRequests"][QUESTION].clone();
     assert_eq!(question["method"], "elicitation/create");
     assert_eq!(question["params"]["mode"], "url");
-    assert_eq!(question["params"]["url"], format!("http://localhost:8080/holds/{}", id(&held)));
+    assert_eq!(question["params"]["url"], format!("{PUBLIC_URL}/holds/{}", id(&held)));
     assert!(question["params"]["message"].as_str().unwrap().contains("`danger`"), "{question}");
     recorder.assert_untouched(mark);
     let answer = thread::scope(|scope| {

@@ -10,14 +10,25 @@ use std::thread;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Unchanged clients of either SDK; the last two can show a page.
-const CLIENTS: [(Client, bool); 5] = [
-    (Client::TypeScriptV1, false),
-    (Client::TypeScriptV2, false),
-    (Client::PythonLegacy, false),
-    (Client::TypeScriptV2Modern, true),
-    (Client::PythonModern, true),
+/// Unchanged clients of either SDK, by how they are answered.
+const CLIENTS: [(Client, Answered); 6] = [
+    (Client::TypeScriptV1, Answered::InWords),
+    (Client::TypeScriptV2, Answered::InWords),
+    (Client::PythonLegacy, Answered::InWords),
+    (Client::TypeScriptV2Modern, Answered::InRounds),
+    (Client::PythonModern, Answered::InRounds),
+    (Client::TypeScriptTasks, Answered::WithATask),
 ];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answered {
+    InWords,
+    /// It can show a page, and comes back by itself.
+    InRounds,
+    /// It takes tasks, and asks about them by itself.
+    WithATask,
+}
+
 /// Enough for a program to start and end on a busy machine.
 const SLACK: Duration = Duration::from_secs(60);
 
@@ -29,13 +40,19 @@ fn run(gateway: &Gateway, decided_after: Duration, n_calls: usize) -> Vec<(Clien
     thread::scope(|scope| {
         let clients: Vec<_> = CLIENTS
             .iter()
-            .map(|&(client, shows_pages)| {
+            .map(|&(client, answered)| {
                 let (url, token) = (gateway.url("up"), token.as_str());
                 scope.spawn(move || {
                     let call = json!({ "call": "danger", "arguments": { "client": format!("{client:?}") } });
-                    let n_calls = if shows_pages { 1 } else { n_calls };
+                    let n_calls = if answered == Answered::InWords { n_calls } else { 1 };
                     let steps = json!(vec![call; n_calls]);
-                    let outcomes = client.run_for(decided_after + SLACK, &url, Some(token), &steps, shows_pages);
+                    let outcomes = client.run_for(
+                        decided_after + SLACK,
+                        &url,
+                        Some(token),
+                        &steps,
+                        answered == Answered::InRounds,
+                    );
                     (client, outcomes.into_iter().skip(1).take(n_calls).collect())
                 })
             })
@@ -78,13 +95,20 @@ fn b53_the_sdks_as_they_are_get_a_result_that_takes_50_seconds_to_approve() {
     let seen = run(&gateway, Duration::from_secs(50), 2);
 
     each_has_its_result(&server, &seen);
-    for (client, outcomes) in &seen {
-        if let [told, _] = outcomes.as_slice() {
-            let text = told["result"]["content"][0]["text"].as_str().unwrap_or_default();
-            assert!(text.contains("exactly the same arguments"), "{client:?}: {told}");
-        } else {
-            let asked = outcomes[0]["asked"].as_array().map_or(0, Vec::len);
-            assert_eq!(asked, 1, "{client:?}: its person is shown the page once: {outcomes:#?}");
+    for ((client, outcomes), (_, answered)) in seen.iter().zip(CLIENTS) {
+        match answered {
+            Answered::InWords => {
+                let text = outcomes[0]["result"]["content"][0]["text"].as_str().unwrap_or_default();
+                assert!(text.contains("exactly the same arguments"), "{client:?}: {outcomes:#?}");
+            }
+            Answered::InRounds => {
+                let asked = outcomes[0]["asked"].as_array().map_or(0, Vec::len);
+                assert_eq!(asked, 1, "{client:?}: its person is shown the page once: {outcomes:#?}");
+            }
+            Answered::WithATask => {
+                assert_eq!((&outcomes[0]["kind"], &outcomes[0]["status"]), (&json!("task"), &json!("completed")));
+                assert!(outcomes[0]["seen"].to_string().contains("working"), "{outcomes:#?}");
+            }
         }
     }
     assert_eq!(all(&gateway).len(), CLIENTS.len(), "who calls again joins");

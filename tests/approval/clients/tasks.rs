@@ -1,9 +1,10 @@
 //! A held call as a task (MCP Tasks extension, SEP-2663).
 
-use super::super::decide::{all, approve, config_with, deny, id, only, say, wait_for_state};
-use super::{start, takes_tasks, tasks_extension};
+use super::super::decide::{all, approve, deny, id, only, say, wait_for_state};
+use super::{config_with, start, takes_tasks, tasks_extension};
 use crate::support::agent::{Agent, Answer};
-use crate::support::gateway::{Gateway, in_front_of};
+use crate::support::gateway::{Gateway, IDENTITY, in_front_of};
+use crate::support::issuer::Issuer;
 use crate::support::recorder::{Recorded, Recorder};
 use crate::support::reply::Reply;
 use crate::support::wait_for;
@@ -324,4 +325,30 @@ fn a_rule_that_has_changed_since_voids_the_approval_of_a_task() {
     wait_for_state(&gateway, &task, "invalidated");
     assert_eq!(outcome(&agent, &task)["result"]["isError"], true);
     assert!(recorder.calls().is_empty());
+}
+
+#[test]
+fn a_task_of_an_external_issuers_token_runs_when_its_owner_asks_with_a_good_one() {
+    let (recorder, issuer) = (Recorder::start(), Issuer::start());
+    let rules = "- { name: risky, tools: [up/danger], who: { groups: [ops] }, hold: { approvers: { users: [bob] } } }";
+    let entry = format!("    - {{ issuer: \"{}\", groups: {{ operators: ops }} }}\n", issuer.name);
+    let yaml = in_front_of(&recorder.url(), rules);
+    let gateway = Gateway::start(&format!("{IDENTITY}  issuers:\n{entry}approvals: {{ wait: 2s }}\n{yaml}"));
+    gateway.wait_until_asked("up");
+    gateway
+        .wait_for_metric(&format!("portcullis_issuer_fetches_total{{issuer=\"{}\",result=\"ok\"}}", issuer.name), 1.0);
+    let agent = |more: &Value| {
+        let token = issuer.token(&gateway.url("up"), more);
+        gateway.agent_with(&token, "up").modern().with_capabilities(tasks_extension())
+    };
+    let task = task(&agent(&json!({})).tool("danger", json!({})));
+
+    approve(&gateway, &only(&gateway));
+
+    // Nothing is kept of the token, so nobody can tell whether it would still be good.
+    let stranger = ask(&agent(&json!({ "sub": "somebody-else" })), "tasks/get", &task);
+    assert_eq!(stranger.error().0, -32602);
+    assert_eq!((only(&gateway)["state"].clone(), recorder.calls().len()), (json!("approved"), 0));
+    assert_eq!(outcome(&agent(&json!({})), &task)["result"]["content"][0]["text"], "danger");
+    assert_eq!(recorder.calls().len(), 1);
 }

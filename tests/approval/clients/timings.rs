@@ -1,7 +1,8 @@
 //! Whatever time a client gives a call and whenever a person decides, the call runs once and its result arrives.
 
-use super::super::decide::{all, approve, config_with, id};
+use super::super::decide::{all, approve, id};
 use super::super::hooks::{hook, url, with_secret};
+use super::config_with;
 use super::emulator::{EMULATORS, Emulator, Story};
 use crate::support::browser::Browser;
 use crate::support::gateway::{Launch, password};
