@@ -21,7 +21,7 @@ admin: { listen: 127.0.0.1:9090, behind_proxy: { from: [127.0.0.1] } }
 admin: { listen: 0.0.0.0:9090, public_url: https://approve.example.com, tls: { cert: a, key: b } }
 
 admin: { listen: 127.0.0.1:9090, public_url: https://approve.example.com, behind_proxy: { from: [10.0.0.5/8] } }
-=> error: `10.0.0.5/8` has bits beyond its prefix (gateway.yaml:1:98)
+=> error: `10.0.0.5/8` begins in the middle of its block (gateway.yaml:1:98)
 
 admin: { listen: 127.0.0.1:9090, public_url: http://approve.example.com, behind_proxy: { from: [10.0.0.5] } }
 => error: `http://approve.example.com` is not `https`, so passwords could be read on the way (gateway.yaml:1:46)
