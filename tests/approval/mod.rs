@@ -15,6 +15,7 @@ mod inert;
 mod kills;
 mod looks;
 mod memory;
+mod notices;
 mod page;
 mod people;
 mod runs;

@@ -253,7 +253,9 @@ fn the_header_must_name_the_task_that_the_body_asks_about() {
 fn tasks_are_offered_where_calls_may_be_held_and_nowhere_else() {
     let recorder = Recorder::start();
     recorder.answer_with(|request: &Recorded| match request.rpc_method().as_str() {
-        "server/discover" => Reply::result(request, &json!({ "resultType": "complete", "capabilities": { "tools": {} } })),
+        "server/discover" => {
+            Reply::result(request, &json!({ "resultType": "complete", "capabilities": { "tools": {} } }))
+        }
         _ => Reply::mcp(request),
     });
     let held = start(&recorder, "");
