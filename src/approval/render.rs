@@ -258,7 +258,8 @@ mod tests {
     use crate::approval::Parts;
     use crate::jsonrpc::Span;
     use crate::store::{Requester, Subject};
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
+    use tokio::time::Instant;
 
     fn call(arguments: &str) -> Call {
         let requester = Requester {

@@ -75,16 +75,20 @@ pub(super) fn id(held: &Value) -> &str {
 pub(super) const RULES: &str = "- { name: risky, tools: [up/danger], hold: { approvers: { users: [bob] } } }\n\
                                 - { name: rest, tools: [\"up/*\"], allow: {} }";
 
-/// A gateway in front of this URL, with [`RULES`], and with `more` in `approvals`. What it is called does not change with
-/// its port: a call is the same call after a restart, and at another process.
+/// A gateway in front of this URL, with [`RULES`], and with `more` in `approvals`.
 pub(super) fn config(url: &str, more: &str) -> String {
     config_with(url, RULES, more)
 }
 
 /// The same with other rules.
 pub(super) fn config_with(url: &str, rules: &str, more: &str) -> String {
-    let gateway = gateway::in_front_of(url, rules);
-    format!("public_url: http://localhost:8080\n{gateway}approvals: {{ {more} }}\n")
+    format!("{}approvals: {{ {more} }}\n", gateway::in_front_of(url, rules))
+}
+
+/// The same gateway under a name that does not change with its port: a call is the same call after a restart, and at
+/// another process.
+pub(super) fn of_one_name(yaml: &str) -> String {
+    format!("public_url: http://localhost:8080\n{yaml}")
 }
 
 /// The code that answers of this gateway are counted under, as soon as one is.

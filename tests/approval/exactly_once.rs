@@ -1,6 +1,6 @@
 //! One approval, one run: however many callers make the call, of however many processes, and whoever leaves meanwhile.
 
-use super::decide::{all, approve, config, id, only, wait_for_held, wait_for_state};
+use super::decide::{all, approve, config, id, of_one_name, only, wait_for_held, wait_for_state};
 use crate::support::agent::{Agent, Answer};
 use crate::support::gateway::{Gateway, Launch};
 use crate::support::recorder::{Recorded, Recorder};
@@ -36,7 +36,7 @@ fn callers() -> usize {
 fn of_many_who_make_the_same_call_at_two_processes_one_runs_it_and_all_have_the_result() {
     let recorder = Recorder::start();
     let shared = tempfile::TempDir::new().expect("a temporary folder");
-    let yaml = config(&recorder.url(), "wait: 2m");
+    let yaml = of_one_name(&config(&recorder.url(), "wait: 2m"));
     let yaml = format!("{yaml}data_dir: {}\n", shared.path().join("data").display());
     let (one, two) = (Launch::new(&yaml).start(), Launch::new(&yaml).start());
     one.wait_until_asked("up");
@@ -149,6 +149,7 @@ fn who_left_and_comes_back_while_it_runs_joins_the_run() {
     let agent = gateway.agent("alice", "up");
     let release = slow(&recorder);
     call_and_leave(&gateway, &agent, &recorder);
+    wait_for("it to be seen that nobody waits", || gateway.metric("portcullis_approvals_waiting") < 0.5);
 
     let answer = thread::scope(|scope| {
         let again = scope.spawn(|| agent.tool("danger", json!({ "n": 1 })));

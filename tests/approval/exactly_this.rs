@@ -23,12 +23,8 @@ struct Approved {
 }
 
 fn approved() -> Approved {
-    approved_at(|url| config(url, WAIT))
-}
-
-fn approved_at(config: impl FnOnce(&str) -> String) -> Approved {
     let recorder = Recorder::start();
-    let gateway = Gateway::start(&config(&recorder.url()));
+    let gateway = Gateway::start(&config(&recorder.url(), WAIT));
     gateway.wait_until_asked("up");
     let alice = gateway.agent("alice", "up");
     alice.post(gate::call("danger", ARGUMENTS)).refusal();
@@ -103,8 +99,7 @@ fn order_of_keys_white_space_and_another_way_to_write_a_number_make_no_other_cal
 
 #[test]
 fn another_principal_or_client_has_nothing_of_an_approval() {
-    // People log in here by the address it listens on.
-    let scene = approved_at(|url| config(url, WAIT).replace("public_url: http://localhost:8080\n", ""));
+    let scene = approved();
     let call = gate::call("danger", ARGUMENTS);
     let client = Client::register(&scene.gateway);
     let other_client = client.log_in(&scene.gateway, "alice", "up");

@@ -3,7 +3,7 @@
 //!
 //! The real binary kills itself at the named point, as by SIGKILL (`src/fault.rs`).
 
-use super::decide::{all, approve, config, id, only, say, wait_for_held, wait_for_state};
+use super::decide::{all, approve, config, id, of_one_name, only, say, wait_for_held, wait_for_state};
 use crate::support::gateway::{Gateway, Launch};
 use crate::support::process;
 use crate::support::recorder::Recorder;
@@ -20,7 +20,7 @@ fn rounds() -> usize {
 /// A recorder and a gateway that is killed at `point`, with a token.
 fn start(point: &str) -> (Recorder, Gateway, String) {
     let recorder = Recorder::start();
-    let gateway = Launch::new(&config(&recorder.url(), "wait: 10s")).env(FAULT, point).start();
+    let gateway = Launch::new(&of_one_name(&config(&recorder.url(), "wait: 10s"))).env(FAULT, point).start();
     gateway.wait_until_asked("up");
     let token = gateway.token("alice", "up");
     (recorder, gateway, token)

@@ -7,9 +7,11 @@ mod bridge;
 mod cli;
 mod clients;
 mod decide;
+mod demo;
 mod exactly_once;
 mod exactly_this;
 mod held;
+/// Webhooks for tests.
 mod hooks;
 mod inert;
 mod kills;

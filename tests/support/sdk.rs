@@ -1,5 +1,6 @@
 //! Servers and clients built on the official SDKs, as `tests/setup` installs them. The programs are in `tests/sdk`.
 
+use super::PATIENCE;
 use super::http::{Request, Response};
 use super::process::{self, Server};
 use serde_json::{Value, json};
@@ -68,8 +69,26 @@ impl Client {
         self.converse(&json!({ "url": url, "token": token, "steps": steps, "answers": true }))
     }
 
+    /// Either of these, for as long as this.
+    #[track_caller]
+    pub(crate) fn run_for(
+        self,
+        limit: Duration,
+        url: &str,
+        token: Option<&str>,
+        steps: &Value,
+        answers: bool,
+    ) -> Vec<Value> {
+        self.converse_for(limit, &json!({ "url": url, "token": token, "steps": steps, "answers": answers }))
+    }
+
     #[track_caller]
     fn converse(self, input: &Value) -> Vec<Value> {
+        self.converse_for(2 * PATIENCE, input)
+    }
+
+    #[track_caller]
+    fn converse_for(self, limit: Duration, input: &Value) -> Vec<Value> {
         let (program, mode) = match self {
             Client::FastMcp => ("client_fastmcp.py", "auto"),
             Client::FastMcpLegacy => ("client_fastmcp.py", "legacy"),
@@ -84,7 +103,7 @@ impl Client {
         };
         let mut input = input.clone();
         input["mode"] = json!(mode);
-        let finished = process::run(&mut self::program(program), input.to_string().as_bytes()).success();
+        let finished = process::run_within(limit, &mut self::program(program), input.to_string().as_bytes()).success();
         let parse =
             |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in {line:?} of {self:?}"));
         finished.stdout.lines().map(parse).collect()

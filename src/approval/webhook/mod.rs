@@ -46,7 +46,7 @@ impl Hooks {
         for (at, written) in loaded.config.approvals.webhooks.iter().enumerate() {
             match Hook::of(written, loaded, &path.index(at)) {
                 Ok(hook) => hooks.push(hook),
-                Err(problem) => problems.push(problem),
+                Err(problem) => problems.push(*problem),
             }
         }
         if problems.is_empty() { Ok(Hooks(hooks)) } else { Err(problems) }
@@ -64,7 +64,7 @@ impl Hooks {
 }
 
 impl Hook {
-    fn of(written: &config::Webhook, loaded: &config::Loaded, path: &Path) -> Result<Hook, Problem> {
+    fn of(written: &config::Webhook, loaded: &config::Loaded, path: &Path) -> Result<Hook, Box<Problem>> {
         let mut secrets = Vec::new();
         let former = written.former_secret.as_ref().map(|secret| ("former_secret", secret));
         for (key, secret) in [("secret", &written.secret)].into_iter().chain(former) {
@@ -80,7 +80,7 @@ impl Hook {
         let url = Url::parse(&written.url).map_err(|why| Problem::new(path.key("url"), why.to_string()))?;
         let authorities = written.ca.as_ref().map(|file| {
             let pem = std::fs::read(loaded.resolve(file)).map_err(|why| format!("cannot read it: {why}"));
-            pem.and_then(|pem| Authorities::of_pem(&pem)).map_err(|why| Problem::new(path.key("ca"), why))
+            pem.and_then(|pem| Authorities::of_pem(&pem)).map_err(|why| Box::new(Problem::new(path.key("ca"), why)))
         });
         Ok(Hook {
             name: written.name.clone(),

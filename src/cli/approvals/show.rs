@@ -4,7 +4,7 @@
 //! of theirs can begin where ours do.
 
 use super::{ascii, list, period, readable};
-use crate::approval::{Approvals, Row, View, hex};
+use crate::approval::{Approvals, Call, Row, View, hex};
 use crate::cli::context::Context;
 use crate::clock::rfc3339;
 use crate::jsonrpc::Kind;
@@ -220,13 +220,13 @@ pub(super) fn grouped(digest: &[u8; 32]) -> String {
 fn facts(view: &View, notices: &[Notice], approvals: &Approvals, now_ms: i64) -> anyhow::Result<Value> {
     let mut facts = list::facts(&view.approval, now_ms);
     let arguments = approvals.masked_arguments(view).map(|text| serde_json::from_str::<Value>(&text)).transpose()?;
-    let responses = view.call.as_ref().and_then(|call| call.input_responses());
+    let responses = view.call.as_ref().and_then(Call::input_responses);
     let responses = responses.map(|node| serde_json::from_str::<Value>(node.text())).transpose()?;
     let more = json!({
         "arguments": arguments,
         "masked": view.terms.mask,
         "input_responses": responses,
-        "request_state": view.call.as_ref().and_then(|call| call.request_state()),
+        "request_state": view.call.as_ref().and_then(Call::request_state),
         "is_erased": view.call.is_none(),
         "approvers": view.terms.approvers,
         "self": view.terms.by_requester,

@@ -1,9 +1,12 @@
 //! What clients get for a held call, each by what it says that it can; and that whatever time a client gives a call, the
 //! call runs once and its result arrives.
 
+mod emulator;
 mod page;
 mod rounds;
+mod sdks;
 mod tasks;
+mod timings;
 
 use super::decide::config;
 use crate::support::agent::Agent;
