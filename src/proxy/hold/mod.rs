@@ -77,11 +77,16 @@ pub(super) async fn pass(
     held: &Held,
 ) -> Result<Outcome, End> {
     let caller = Caller { gateway, route, principal, received };
-    if let Some(retry) = &received.retry {
-        caller.come_back(retry).await?;
-    }
     let way = caller.way();
-    let mut asked = caller.ask(exchange, held).await;
+    let known = match &received.retry {
+        Some(retry) => caller.come_back(exchange, retry).await,
+        None => Ok(None),
+    };
+    let mut asked = match known {
+        Ok(Some(approval)) => Ok(approval),
+        Ok(None) => caller.ask(exchange, held).await,
+        Err(end) => Err(end),
+    };
     record::held(gateway, exchange, route, received, &held.rules).await;
     for _ in 0..MAX_TURNS {
         if let Some(outcome) = caller.wait_out(exchange, asked?, held.hold.wait, way).await? {

@@ -17,6 +17,7 @@ use crate::store::{Approval, ApprovalState as State};
 use crate::upstream::{HoldState, Scope};
 use http::StatusCode;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How a caller is answered while its call waits for a person longer than the caller is kept waiting.
@@ -68,11 +69,12 @@ impl Caller<'_> {
         }
     }
 
-    /// Whether a client that comes back does so with the call it was asked to come back with.
+    /// Whether a client that comes back does so with the call it was asked to come back with. Gives the held call where it
+    /// runs already or has its answer: that is what it came back for, and nothing is asked for anew.
     ///
     /// # Errors
     /// It does not; or there is nothing left to come back for, and this is what became of it.
-    pub(super) async fn come_back(&self, retry: &Retry) -> Result<(), End> {
+    pub(super) async fn come_back(&self, exchange: &mut Exchange, retry: &Retry) -> Result<Option<Approval>, End> {
         let known = self.approvals().get(&retry.state.approval).await.map_err(|error| self.unavailable(&error))?;
         let foreign = || self.state_refusal("params.requestState belongs to no such call; call again without it");
         let approval = known.ok_or_else(foreign)?;
@@ -90,7 +92,12 @@ impl Caller<'_> {
             State::Denied | State::Expired | State::Withdrawn | State::Invalidated | State::Indeterminate => {
                 Err(self.told(&approval).into())
             }
-            State::Pending | State::Approved | State::Consumed | State::Completed | State::Failed => Ok(()),
+            State::Pending | State::Approved => Ok(None),
+            State::Consumed | State::Completed | State::Failed => {
+                exchange.facts.digest = Some(approval.digest);
+                exchange.facts.approval = Some(Arc::clone(&approval.id));
+                Ok(Some(approval))
+            }
         }
     }
 

@@ -16,7 +16,12 @@ use serde_json::{Value, json};
 
 /// A gateway that has asked its upstream for the tools; `up/danger` is held for `bob`.
 fn start(recorder: &Recorder, more: &str) -> Gateway {
-    let gateway = Gateway::start(&config(&recorder.url(), more));
+    start_before(&recorder.url(), more)
+}
+
+/// The same before another server.
+fn start_before(url: &str, more: &str) -> Gateway {
+    let gateway = Gateway::start(&config(url, more));
     gateway.wait_until_asked("up");
     gateway
 }
