@@ -290,7 +290,7 @@ impl Parts {
         let verifier = Verifier::new(issuer, Arc::clone(&keys), store, clock.clone(), capacity);
         let (reloaded, reloads) = watch::channel(());
         let token = metrics_token(loaded)?;
-        let (certificate, admin_certificate) = certificates(loaded, &clock, &metrics)?;
+        let [certificate, admin_certificate] = certificates(loaded, &clock, &metrics)?;
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
         let (pages, setup_link) = common.oauth(fetcher.clone());
@@ -480,7 +480,7 @@ fn certificates(
     loaded: &config::Loaded,
     clock: &Clock,
     metrics: &Arc<Metrics>,
-) -> Result<(Option<Arc<Certificate>>, Option<Arc<Certificate>>), Error> {
+) -> Result<[Option<Arc<Certificate>>; 2], Error> {
     let open = |tls: Option<&config::Tls>, listener| -> Result<_, Error> {
         let Some(tls) = tls else {
             return Ok(None);
@@ -490,7 +490,7 @@ fn certificates(
         Ok(Some(Arc::new(opened)))
     };
     let admin = loaded.config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
-    Ok((open(loaded.config.tls.as_ref(), "listener")?, open(admin, "admin")?))
+    Ok([open(loaded.config.tls.as_ref(), "listener")?, open(admin, "admin")?])
 }
 
 fn metrics_token(loaded: &config::Loaded) -> Result<Option<Secret<String>>, Error> {

@@ -265,6 +265,14 @@ pub fn public_url(config: &config::Config, listening: SocketAddr) -> String {
     origin(config.public_url.as_deref(), listening)
 }
 
+/// The origin approvers type, as far as the file alone says it: not where only a running gateway knows the port.
+pub fn admin_url(config: &config::Config) -> Option<String> {
+    let admin = config.admin.as_ref()?;
+    let listening: SocketAddr = admin.listen.parse().ok()?;
+    let is_said = admin.public_url.is_some() || listening.port() != 0;
+    is_said.then(|| origin(admin.public_url.as_deref(), listening))
+}
+
 fn origin(url: Option<&str>, listening: SocketAddr) -> String {
     match url {
         // Normalised by the URL standard: lower-case host, no default port, no slash.

@@ -116,7 +116,8 @@ pub(super) async fn decide(
     };
     let (change, word) = match read(&parts.headers, &body, &verb) {
         Ok(read) => read,
-        Err(answer) => return answer,
+        Err(Some(why)) => return refused(StatusCode::BAD_REQUEST, "invalid_request", why),
+        Err(None) => return unknown(),
     };
     if decision::seen(&shared, &snapshot, &caller, known.person(), &id, "api").await.is_err() {
         return unknown();
@@ -144,16 +145,16 @@ pub(super) async fn decide(
     }
 }
 
-fn read(headers: &HeaderMap, body: &Bytes, verb: &str) -> Result<(Change, Word), Response> {
-    let bad = |why| refused(StatusCode::BAD_REQUEST, "invalid_request", why);
+/// What is said, and of what; or what is wrong with it, where there is such a verb.
+fn read(headers: &HeaderMap, body: &Bytes, verb: &str) -> Result<(Change, Word), Option<&'static str>> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json") {
-        return Err(bad("the body must be application/json"));
+        return Err(Some("the body must be application/json"));
     }
     let change: Change = serde_json::from_slice(body)
-        .map_err(|_| bad("the body is not an object with `digest`, and perhaps `reason`, `password`, `ran`"))?;
+        .map_err(|_| Some("the body is not an object with `digest`, and perhaps `reason`, `password`, `ran`"))?;
     if change.reason.as_ref().is_some_and(|reason| reason.len() > LONGEST_REASON) {
-        return Err(bad("`reason` is too long"));
+        return Err(Some("`reason` is too long"));
     }
     let word = match (verb, change.ran) {
         ("approve", None) => Word::Approve,
@@ -161,9 +162,9 @@ fn read(headers: &HeaderMap, body: &Bytes, verb: &str) -> Result<(Change, Word),
         ("reopen", None) => Word::Reopen,
         ("withdraw", None) => Word::Withdraw,
         ("resolve", Some(has_run)) => Word::Resolve { has_run },
-        ("resolve", None) => return Err(bad("`ran` must say whether it did run")),
-        ("approve" | "deny" | "reopen" | "withdraw", Some(_)) => return Err(bad("`ran` is for `resolve`")),
-        _ => return Err(unknown()),
+        ("resolve", None) => return Err(Some("`ran` must say whether it did run")),
+        ("approve" | "deny" | "reopen" | "withdraw", Some(_)) => return Err(Some("`ran` is for `resolve`")),
+        _ => return Err(None),
     };
     Ok((change, word))
 }

@@ -93,8 +93,8 @@ pub(super) async fn post(
         Ok(None) => return login::start_again(&caller),
         Err(error) => return unavailable(&caller, &error),
     };
-    if let Err(page) = login::is_of_session(&shared, &caller, &logged_in, &form) {
-        return page;
+    if !login::is_of_session(&shared, &logged_in, &form) {
+        return login::start_again(&caller);
     }
     let (word, digest) = (form.get("decision").and_then(Word::of), form.get("digest").and_then(digest_of));
     let (Some(word), Some(digest)) = (word, digest) else {

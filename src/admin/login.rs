@@ -117,8 +117,8 @@ pub(super) async fn log_out(State(shared): State<Shared>, Submitted { caller, he
         Ok(None) => return logged_out(),
         Err(error) => return unavailable(&caller, &error),
     };
-    if let Err(page) = is_of_session(&shared, &caller, &logged_in, &form) {
-        return page;
+    if !is_of_session(&shared, &logged_in, &form) {
+        return start_again(&caller);
     }
     if let Err(error) = shared.plane.store.end_browser_session(logged_in.session.digest).await {
         return unavailable(&caller, &error);
@@ -130,16 +130,8 @@ pub(super) async fn log_out(State(shared): State<Shared>, Submitted { caller, he
 }
 
 /// Whether a form is of this session's page.
-///
-/// # Errors
-/// The page for whoever sent one that is not.
-pub(super) fn is_of_session(
-    shared: &Shared,
-    caller: &Caller,
-    logged_in: &LoggedIn,
-    form: &Form,
-) -> Result<(), Response> {
-    if shared.plane.is_csrf(&logged_in.session, form.get("csrf")) { Ok(()) } else { Err(start_again(caller)) }
+pub(super) fn is_of_session(shared: &Shared, logged_in: &LoggedIn, form: &Form) -> bool {
+    shared.plane.is_csrf(&logged_in.session, form.get("csrf"))
 }
 
 /// The form or link is of another browser, another session, or too old. Which of them is not said.

@@ -280,7 +280,8 @@ impl Approvals {
         let decisions = self.0.store.approval_decisions(&approval.id).await?;
         let is_met = Terms::read(&approval.terms).is_some_and(|terms| {
             let theirs = decisions.iter().filter(|said| said.approves && self.is_marked(approval, said));
-            terms.are_met_by(theirs.map(|said| &*said.person), people)
+            let approving: Vec<&str> = theirs.map(|said| &*said.person).collect();
+            terms.are_met_by(&approving, people)
         });
         if !is_met {
             self.invalidate(approval, "who approved it may not any more").await?;

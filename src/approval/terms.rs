@@ -135,11 +135,11 @@ impl Terms {
     }
 
     /// Whether these people are enough. Everybody is counted as what they are now.
-    pub fn are_met_by<'a>(&self, approving: impl Iterator<Item = &'a str> + Clone, people: &People) -> bool {
+    pub fn are_met_by(&self, approving: &[&str], people: &People) -> bool {
         !self.approvers.is_empty()
             && self.approvers.iter().all(|set| {
                 let is_of_set = |name: &&str| people(name).is_some_and(|groups| set.include(name, &groups));
-                let names: BTreeSet<&str> = approving.clone().filter(is_of_set).collect();
+                let names: BTreeSet<&str> = approving.iter().copied().filter(is_of_set).collect();
                 names.len() >= usize::try_from(set.quorum.max(1)).unwrap_or(usize::MAX)
             })
     }
@@ -147,9 +147,10 @@ impl Terms {
     /// What a decision makes of a call, after those that were made before it.
     pub(super) fn step(&self, person: &str, approves: bool, before: &[ApprovalDecision], people: &People) -> Step {
         let yes = before.iter().filter(|said| said.approves).map(|said| &*said.person);
+        let approving: Vec<&str> = yes.chain([person]).collect();
         match approves {
             false => Step::Denies,
-            true if self.are_met_by(yes.chain([person]), people) => Step::Approves,
+            true if self.are_met_by(&approving, people) => Step::Approves,
             true => Step::Counts,
         }
     }

@@ -5,11 +5,13 @@
 
 use super::context::{Context, usage};
 use super::password;
+use crate::admin;
 use crate::browser::{self, Signing};
 use crate::config;
 use crate::identity::{ADMINS, PasswordHash, Users, UsersFile};
 use crate::oauth;
 use crate::server::session_key;
+use crate::snapshot::admin_url;
 use anyhow::bail;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -82,10 +84,14 @@ pub(super) async fn run(command: UserCommand, context: &Context<'_>) -> anyhow::
         }
         UserCommand::Browser(args) => {
             let person = password::verified(&args.name, args.password_file.as_deref(), context).await?;
-            let signing = Signing::new(&session_key(&context.data_dir)?, oauth::PLANE.name);
-            let link = browser::link(&signing, &context.issuer, &person.name, context.clock.unix_ms());
+            let (key, now_ms) = (session_key(&context.data_dir)?, context.clock.unix_ms());
+            let link = |plane, url: &str| browser::link(&Signing::new(&key, plane), url, &person.name, now_ms);
             eprintln!("open this within 15 minutes, in the browser that is to be yours, and log in:");
-            println!("{}", link.expose());
+            println!("{}", link(oauth::PLANE.name, &context.issuer).expose());
+            if let Some(url) = admin_url(context.config) {
+                eprintln!("and this for the approvals page, which has a login of its own:");
+                println!("{}", link(admin::PLANE.name, &url).expose());
+            }
             Ok(())
         }
     }

@@ -32,6 +32,24 @@ impl Declared {
     }
 }
 
+/// `capabilities`, as a client declares them, without the Tasks extension: the gateway passes no task of a server on, so no
+/// server is to make one.
+pub fn without_tasks(capabilities: Node<'_>) -> String {
+    let without = |object: Node<'_>, name: &str, instead: Option<String>| {
+        let mut kept: Vec<String> = object
+            .members()
+            .filter(|(key, _)| key != name)
+            .map(|(key, value)| format!("{}:{}", serde_json::Value::from(&*key), value.text()))
+            .collect();
+        kept.extend(instead.map(|json| format!(r#""{name}":{json}"#)));
+        format!("{{{}}}", kept.join(","))
+    };
+    match capabilities.get("extensions").filter(|extensions| extensions.get(TASKS).is_some()) {
+        Some(extensions) => without(capabilities, "extensions", Some(without(extensions, TASKS, None))),
+        None => capabilities.text().to_owned(),
+    }
+}
+
 /// `text`, an answer to `server/discover`, with the Tasks extension among the capabilities; `None` where it is there
 /// already, or where the answer has none that it could be added to.
 pub fn with_tasks(text: &[u8]) -> Option<Vec<u8>> {
@@ -72,6 +90,20 @@ mod tests {
             assert_eq!(declared(nothing), Declared::default(), "{nothing}");
         }
         assert_eq!(Declared::of(b"{}"), Declared::default());
+    }
+
+    #[test]
+    fn tasks_are_taken_out_of_what_a_client_declares_and_the_rest_stays() {
+        let check = |declared: &str, expected: &str| {
+            let node = Node::of(declared.as_bytes(), Span::whole(declared.as_bytes()));
+            assert_eq!(without_tasks(node), expected);
+        };
+        check(
+            r#"{"extensions":{"a/b":{},"io.modelcontextprotocol/tasks":{}},"roots":{ }}"#,
+            r#"{"roots":{ },"extensions":{"a/b":{}}}"#,
+        );
+        check(r#"{ "extensions":{} }"#, r#"{ "extensions":{} }"#);
+        check("{}", "{}");
     }
 
     #[test]

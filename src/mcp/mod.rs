@@ -22,7 +22,7 @@ pub mod sse;
 
 pub use ask::{Abilities, Ask};
 pub use call::{Call, Object, may_take_rounds};
-pub use declared::{Declared, TASKS, with_tasks};
+pub use declared::{Declared, TASKS, with_tasks, without_tasks};
 pub use era::{Era, LATEST, LATEST_LEGACY, SUPPORTED};
 pub use error::Error;
 pub use headers::{MirroredHeaders, decode_value, encode_value};

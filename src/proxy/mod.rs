@@ -118,8 +118,10 @@ impl Gateway {
             return Box::pin(hold::pass(self, exchange, route, principal, received, held)).await;
         }
         record::decided(self, exchange, route, received, &decision).await?;
-        if received.call.method.verb == Verb::Task {
-            return Box::pin(hold::tasks::answer(self, exchange, route, principal, received)).await;
+        match received.call.method.verb {
+            Verb::Task => return Box::pin(hold::tasks::answer(self, exchange, route, principal, received)).await,
+            Verb::Listen => hold::tasks::check_subscription(exchange, route, received)?,
+            _ => {}
         }
         let permit = hold::release(decision, route, &received.call)?;
         let sent = forward::send(self, exchange, route, received, permit).await?;

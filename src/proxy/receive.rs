@@ -114,7 +114,7 @@ impl Receiver<'_> {
             nodes: exchange.snapshot.config.limits.nodes as usize,
         };
         match jsonrpc::parse(&body, limits) {
-            Ok(message) => self.one(exchange, body, message, limits, &mirrored).map(Box::new).map(Incoming::One),
+            Ok(message) => self.one(exchange, &body, message, limits, &mirrored).map(Box::new).map(Incoming::One),
             Err(error) if error.fault == jsonrpc::Fault::Batch && self.takes_batches(exchange, &mirrored) => {
                 self.batch(exchange, &body, limits, &mirrored).map(Incoming::Batch)
             }
@@ -125,7 +125,7 @@ impl Receiver<'_> {
     fn one(
         &self,
         exchange: &mut Exchange,
-        body: Bytes,
+        body: &Bytes,
         message: jsonrpc::Message,
         limits: Limits,
         mirrored: &MirroredHeaders,
@@ -133,8 +133,7 @@ impl Receiver<'_> {
         let read = |body: &Bytes, message| {
             Call::read(body, message, mirrored).map_err(|(id, error)| not_mcp(id.as_ref(), &error, mirrored))
         };
-        let (mut body, mut retry) = (body, None);
-        let mut call = read(&body, message)?;
+        let (mut body, mut call, mut retry) = (body.clone(), read(body, message)?, None);
         if let Some(state) = self.hold_state(&body, &call) {
             let (left, peeled) = peel(&body, state);
             let message = jsonrpc::parse(&left, limits).map_err(|error| unreadable(&error))?;
@@ -179,7 +178,7 @@ impl Receiver<'_> {
         for span in spans {
             let body = body.slice(span.start..span.end);
             let message = jsonrpc::parse(&body, limits).map_err(|error| unreadable(&error))?;
-            let received = self.one(exchange, body, message, limits, mirrored)?;
+            let received = self.one(exchange, &body, message, limits, mirrored)?;
             if received.call.method.name == "initialize" {
                 return Err(Refusal::http(Code::Batch, "`initialize` must not be part of a batch"));
             }

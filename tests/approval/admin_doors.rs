@@ -309,3 +309,25 @@ fn over_tls_a_session_decides_alone_but_not_on_the_persons_own_call() {
     browser.submit(&page, &[("decision", "approve"), ("password", &password_of("alice"))]);
     assert_eq!(holder.state(&own), ApprovalState::Approved);
 }
+
+#[test]
+fn a_link_for_a_browser_makes_it_known_at_the_approvals_page_too() {
+    let ca = Identity::authority("ours");
+    let gateway = over_tls(&ca).start();
+    let file = gateway.password_file("alice");
+    let arguments = ["user", "browser", "alice", "--password-file", file.to_str().expect("temporary paths are UTF-8")];
+    let links = gateway.cli(&arguments).success().stdout;
+    let link =
+        links.lines().find(|link| link.starts_with("https://approve.example.com/")).expect("a link of that page");
+    let of_agents =
+        links.lines().next().expect("a link of the agents' login").split_once("?browser=").expect("a token");
+    let admin = gateway.admin.unwrap();
+    let open = move || Connection::on(tls::connect(admin, "approve.example.com", &ca).expect("it is trusted"));
+    let mut browser = Browser::at("https://approve.example.com", open);
+    let is_known = |browser: &Browser| browser.cookies().iter().any(|(name, _)| name.ends_with("approver-device"));
+
+    let other = browser.get(&format!("/login?browser={}", of_agents.1));
+    assert!(other.status() == 403 && !is_known(&browser), "a link of the other plane does nothing here");
+    browser.get(link);
+    assert!(is_known(&browser), "{:?}", browser.cookies());
+}

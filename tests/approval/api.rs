@@ -21,7 +21,7 @@ fn digest(held: &Approval) -> String {
 fn say(gateway: &Gateway, held: &Approval, verb: &str, headers: &[(&str, &str)], body: &Value) -> Response {
     let request = Request::post(&format!("/api{}/{verb}", path(held))).header("Content-Type", "application/json");
     let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
-    request.body(body.to_string()).send(gateway.admin.unwrap())
+    request.body(body.to_string()).send(gateway.admin.expect("there is an admin listener"))
 }
 
 fn cookies(browser: &Browser) -> String {

@@ -30,7 +30,7 @@ fn calls(gateway: &Gateway) -> [Approval; 3] {
 fn look(name: &str, look: Look, judge: fn(&Window) -> Vec<String>) {
     let gateway = gateway("");
     let held = calls(&gateway);
-    let origin = format!("http://{}", gateway.admin.unwrap());
+    let origin = format!("http://{}", gateway.admin.expect("there is an admin listener"));
     let Some(window) = Window::open(look, &[&origin]) else {
         return;
     };

@@ -17,6 +17,7 @@ mod inert;
 mod kills;
 mod looks;
 mod memory;
+mod notices;
 mod page;
 mod people;
 mod runs;

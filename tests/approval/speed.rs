@@ -2,7 +2,8 @@
 
 use super::held::{Holder, Wish, gateway, logged_in};
 use crate::support::http::{Connection, Request};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// Held calls in the list.
 const ROWS: usize = 1_000;

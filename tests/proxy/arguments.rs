@@ -2,6 +2,8 @@
 //! another type, or spelled otherwise.
 
 use crate::support::gate::{Gate, Refused, call, error, quoted, result};
+use crate::support::gateway::in_front_of;
+use crate::support::http::Request;
 use serde_json::json;
 
 fn unlisted() -> Refused {
@@ -114,9 +116,14 @@ const RULES: &str = r#"
 - { name: no large sums, tools: ["up/sums"], when: { /n: { min: 101 } }, deny: { reason: too much } }
 - { name: nothing forced, tools: ["up/deep"], when: { /options/0/force: { equals: true } }, deny: { reason: no force } }
 - { name: small and here, tools: ["up/narrow"], when: { /n: { max: 100 }, /path: { matches: '/srv/[a-z.]+' } }, allow: {} }
-- { name: looked at, tools: ["up/deploy"], when: { /to: { equals: prod } }, hold: { approvers: { users: [bob] } } }
-- { name: deploying, tools: ["up/deploy"], allow: {} }
+- { name: looked at, tools: ["up/danger"], when: { /to: { equals: prod } }, hold: { approvers: { users: [bob] } } }
+- { name: deploying, tools: ["up/danger"], allow: {} }
 "#;
+
+/// From a client that takes no stream: its answer is one message, however long it waits.
+fn silent(request: Request) -> Request {
+    request.without("Accept").header("Accept", "application/json")
+}
 
 /// Calls of one tool: arguments that get through, and arguments that do not.
 #[track_caller]
@@ -131,7 +138,8 @@ fn check(
 ) {
     let mark = gate.recorder.mark();
     for arguments in refused {
-        let response = gate.refuses(&format!("{tool} {arguments}"), &gate.post(call(tool, arguments)), &result(text));
+        let request = silent(gate.post(call(tool, arguments)));
+        let response = gate.refuses(&format!("{tool} {arguments}"), &request, &result(text));
         let record = gate.decision(&response);
         assert_eq!(
             (&record["decision"], record.get("rules").cloned().unwrap_or_else(|| json!([]))),
@@ -294,16 +302,16 @@ fn an_allow_on_arguments_takes_only_what_it_names() {
 }
 
 #[test]
-fn a_call_that_is_held_is_refused_and_says_so() {
-    let gate = Gate::with_rules(RULES);
+fn a_call_that_is_held_is_not_sent_and_its_caller_is_told() {
+    let gate = Gate::with(|url| format!("{}approvals: {{ wait: 100ms }}\n", in_front_of(url, RULES)));
     let refused =
         [r#"{"to":"prod"}"#, r#"{"to":"pr\u006fd","x":1}"#, r#"{"to":["prod"]}"#, r#"{"to":null}"#, r#"{"to":1}"#];
-    let text = "This call needs a person's approval (rule looked at) and did not run.";
-    check(&gate, "deploy", &[r#"{"to":"test"}"#, "{}"], &refused, text, &["looked at"], "held");
+    let text = "it needs a person's approval and has not run";
+    check(&gate, "danger", &[r#"{"to":"test"}"#, "{}"], &refused, text, &["looked at"], "held");
 
-    let request = gate.post(call("deploy", r#"{"to":"prod"}"#));
+    let request = silent(gate.post(call("danger", r#"{"to":"prod"}"#)));
     let first = gate.refuses("asked once", &request, &result(text)).text();
     assert_eq!(gate.refuses("asked again", &request, &result(text)).text(), first, "asking again opens nothing");
-    let quiet = gate.post(call("deploy", r#"{"to":"prod"}"#).replace(r#""id":7,"#, ""));
+    let quiet = gate.post(call("danger", r#"{"to":"prod"}"#).replace(r#""id":7,"#, ""));
     gate.refuses("as a notification", &quiet, &error(400, -32600, "jsonrpc.invalid"));
 }

@@ -3,7 +3,9 @@
 //! `tokens`, `forgeries`, `arguments`, `methods`.
 
 use crate::support::gate::{Gate, call, error, eventually, modern_call, result};
+use crate::support::gateway::in_front_of;
 use crate::support::http::Connection;
+use crate::support::recorder::Recorded;
 use crate::support::reply::Reply;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -45,7 +47,16 @@ fn a_tool_that_nothing_could_open_is_answered_like_one_that_does_not_exist() {
 
 #[test]
 fn every_refused_call_leaves_one_decision_in_the_audit_log_that_names_its_rule() {
-    let gate = Gate::with_rules(RULES);
+    let gate = Gate::with(|url| format!("{}approvals: {{ wait: 100ms }}\n", in_front_of(url, RULES)));
+    // A tool that its server does not list is not held. Asked for once, it is known.
+    gate.recorder.answer_with(|request: &Recorded| {
+        if request.rpc_method() != "tools/list" {
+            return Reply::mcp(request);
+        }
+        let tools = ["deploy", "echo"].map(|name| json!({ "name": name, "inputSchema": { "type": "object" } }));
+        Reply::result(request, &json!({ "tools": tools }))
+    });
+    gate.post(call("deploy", r#"{"to":"test"}"#)).send(gate.gateway.agent);
     let unlisted = error(200, -32602, "policy.unlisted").id("7");
     let cases = [
         ("no-such-tool", "{}", unlisted.clone(), "denied", json!(null)),
@@ -54,7 +65,7 @@ fn every_refused_call_leaves_one_decision_in_the_audit_log_that_names_its_rule()
         (
             "deploy",
             r#"{"to":"prod"}"#,
-            result("needs a person's approval (rule deploying) and did not run"),
+            result("it needs a person's approval and has not run"),
             "held",
             json!(["deploying"]),
         ),
@@ -66,7 +77,8 @@ fn every_refused_call_leaves_one_decision_in_the_audit_log_that_names_its_rule()
         let response = if tool == "scoped" {
             gate.post(call(tool, arguments)).send(gate.gateway.agent)
         } else {
-            gate.refuses(tool, &gate.post(call(tool, arguments)), &how)
+            let request = gate.post(call(tool, arguments)).without("Accept").header("Accept", "application/json");
+            gate.refuses(tool, &request, &how)
         };
         gate.recorder.assert_untouched(mark);
 

@@ -19,8 +19,11 @@ const LONGEST_SUMMARY: usize = 300;
 pub(super) fn of(notice: &Notice, view: &View, hook: &Hook, approvals: &Approvals, in_force: &InForce) -> Vec<u8> {
     let (held, terms) = (&view.approval, &view.terms);
     let rules: Vec<String> = held.rules.iter().map(|rule| exact_line(rule)).collect();
-    let signals =
-        terms.findings.iter().map(|found| json!({ "signal": exact_line(&found.signal), "at": exact_line(&found.at) }));
+    // Where it was found names arguments.
+    let signals = terms.findings.iter().map(|found| match hook.sends_arguments {
+        true => json!({ "signal": exact_line(&found.signal), "at": exact_line(&found.at) }),
+        false => json!({ "signal": exact_line(&found.signal) }),
+    });
     let mut data = json!({
         "id": &*held.id,
         "digest": hex(&held.digest),

@@ -161,7 +161,8 @@ fn admin_address(admin: &Admin, address: SocketAddr, path: &Path, problems: &mut
 }
 
 fn admin_url(admin: &Admin, origin: &Origin, agents: Option<&Origin>, path: &Path, problems: &mut Vec<Problem>) {
-    if !origin.is_https() && !(origin.scheme() == "http" && origin.is_loopback()) {
+    let is_plain_here = origin.scheme() == "http" && origin.is_loopback();
+    if !origin.is_https() && !is_plain_here {
         problems.push(
             Problem::new(path, format!("`{origin}` is not `https`, so passwords could be read on the way"))
                 .hint("write `https://`. Plain `http` works for this machine only"),

@@ -11,7 +11,7 @@ use super::{Caller, Permit};
 use crate::approval::{Consumed, Ending};
 use crate::identity::Principal;
 use crate::jsonrpc::{self, Id, Limits, Message, Node, Notification, Span};
-use crate::mcp::{self, Ask, Era, sse};
+use crate::mcp::{self, Ask, Era, sse, without_tasks};
 use crate::metrics::InFlight;
 use crate::snapshot::{Route, Snapshot};
 use crate::upstream::{Answer, Definitions, Error, Request, Scope, Send, Session};
@@ -23,10 +23,11 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// What of a client's `_meta` travels with a held call.
 const META: [&str; 6] = [
     "io.modelcontextprotocol/protocolVersion",
-    "io.modelcontextprotocol/clientCapabilities",
+    CAPABILITIES,
     "io.modelcontextprotocol/clientInfo",
     "traceparent",
     "tracestate",
@@ -300,8 +301,12 @@ fn body(consumed: &Consumed, id: &Id, received: &[u8], token: Option<&str>) -> B
         add("requestState", &serde_json::Value::from(state).to_string());
     }
     let meta = Node::of(received, Span::whole(received)).get("params").and_then(|params| params.get("_meta"));
-    let kept = META.into_iter().filter_map(|key| Some((key, meta?.get(key)?.text())));
-    let kept = kept.chain(token.map(|token| ("progressToken", token)));
+    let kept = META.into_iter().filter_map(|key| Some((key, meta?.get(key)?)));
+    let kept = kept.map(|(key, value)| match key {
+        CAPABILITIES => (key, without_tasks(value)),
+        _ => (key, value.text().to_owned()),
+    });
+    let kept = kept.chain(token.map(|token| ("progressToken", token.to_owned())));
     let kept: Vec<String> = kept.map(|(key, json)| format!(r#""{key}":{json}"#)).collect();
     if !kept.is_empty() {
         add("_meta", &format!("{{{}}}", kept.join(",")));

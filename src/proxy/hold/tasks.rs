@@ -47,6 +47,31 @@ impl Caller<'_> {
     }
 }
 
+/// A subscription that names tasks is for clients that declare them (Tasks extension, "Task Status Notifications"). None is
+/// told of a held call in this way: what the acknowledgement does not name, clients ask about.
+///
+/// # Errors
+/// It declares none.
+pub(in crate::proxy) fn check_subscription(
+    exchange: &Exchange,
+    route: &Route,
+    received: &Received,
+) -> Result<(), Refusal> {
+    let params = Node::of(&received.body, Span::whole(&received.body)).get("params");
+    let names_tasks = params.and_then(|params| params.get("notifications")?.get("taskIds")).is_some();
+    let is_offered = exchange.snapshot.policy.may_hold(&route.name);
+    if !names_tasks || !is_offered || Declared::of(&received.body).tasks {
+        return Ok(());
+    }
+    Err(undeclared(received))
+}
+
+fn undeclared(received: &Received) -> Refusal {
+    let needed = json!({ "extensions": { TASKS: {} } });
+    let refusal = Refusal::error(Code::Capability, received.call.id.as_ref(), "Missing required client capability");
+    refusal.data("requiredCapabilities", needed)
+}
+
 /// Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
 ///
 /// # Errors
@@ -66,9 +91,7 @@ pub(in crate::proxy) async fn answer(
         return Err(Refusal::error(Code::Method, id, "Method not found").status(StatusCode::NOT_FOUND).into());
     }
     if !Declared::of(&received.body).tasks {
-        let needed = json!({ "extensions": { TASKS: {} } });
-        let refusal = Refusal::error(Code::Capability, id, "Missing required client capability");
-        return Err(refusal.data("requiredCapabilities", needed).into());
+        return Err(undeclared(received).into());
     }
     // The same for a task that never was, is another's or is over.
     let (approval, until_ms) = found.ok_or_else(|| Refusal::error(Code::Task, id, "Unknown task"))?;

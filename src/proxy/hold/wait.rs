@@ -20,9 +20,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// An approved call that another caller is about to release is looked at again after this long.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// And this often at least.
-const MAX_LOOKS: usize = 10;
+const MAX_LOOKS: usize = 5;
 /// Beyond the time of a call: until its end is written down and seen.
 const SLACK: Duration = Duration::from_secs(5);
 
