@@ -116,6 +116,8 @@ fn let_in(admin: &Admin, peer: Option<IpAddr>, head: &RequestHeader) -> Result<(
         return Err(("request.host", "its Host is not that of `admin.public_url`"));
     }
     let is_ours = |origin: &str| admin.guard.is_origin(origin);
+    // Where people come by TLS, a page that came without it is somebody else's.
+    let host = host.filter(|_| admin.is_plain());
     if head.headers.contains_key(ORIGIN) && !only(&head.headers, &ORIGIN).is_some_and(is_own_origin(is_ours, host)) {
         return Err(("request.origin", "it comes from a page of another origin"));
     }

@@ -188,7 +188,7 @@ impl Approvals {
     pub async fn ask(&self, ask: Ask<'_>) -> Result<Approval, Error> {
         let now_ms = self.0.clock.unix_ms();
         let id: Arc<str> = crate::id::unguessable("h_").into();
-        let digest = *ask.call.digest();
+        let (digest, terms) = (*ask.call.digest(), ask.terms.to_text());
         let new = Approval {
             state: State::Pending,
             digest,
@@ -196,8 +196,8 @@ impl Approvals {
             tool: ask.call.tool().into(),
             rules: ask.rules.to_vec(),
             rules_digest: ask.rules_digest,
-            terms: ask.terms.to_text(),
-            call: Some(self.0.vault.seal(Content::Call, &id, &digest, ask.call.text())),
+            call: Some(self.0.vault.seal(Content::Call, &id, &digest, &terms, ask.call.text())),
+            terms,
             result: None,
             created_at_ms: now_ms,
             expires_at_ms: now_ms.saturating_add(ms(ask.expires)),
@@ -346,7 +346,7 @@ impl Approvals {
         note: Option<String>,
     ) -> Result<(), Error> {
         let Consumed { id, digest, upstream, .. } = consumed;
-        let result = answer.map(|answer| self.0.vault.seal(Content::Result, id, digest, answer));
+        let result = answer.map(|answer| self.0.vault.seal(Content::Result, id, digest, "", answer));
         let now_ms = self.0.clock.unix_ms();
         let (consumer, note_kept) = (consumed.consumer.as_str(), note.clone());
         self.0.store.finish_approval(id, consumer, state, result, note_kept, now_ms).await?;
@@ -373,7 +373,7 @@ impl Approvals {
         let Some(sealed) = &approval.result else {
             return Ok(None);
         };
-        let opened = self.0.vault.open(Content::Result, &approval.id, &approval.digest, sealed);
+        let opened = self.0.vault.open(Content::Result, &approval.id, &approval.digest, "", sealed);
         Ok(Some(opened.ok_or(Error::Sealed)?.into()))
     }
 
@@ -385,7 +385,7 @@ impl Approvals {
         let Some(sealed) = &approval.call else {
             return Ok(None);
         };
-        let opened = self.0.vault.open(Content::Call, &approval.id, &approval.digest, sealed);
+        let opened = self.0.vault.open(Content::Call, &approval.id, &approval.digest, &approval.terms, sealed);
         let call = Call::read(opened.ok_or(Error::Sealed)?.into());
         if *call.digest() == approval.digest { Ok(Some(call)) } else { Err(Error::Sealed) }
     }

@@ -338,6 +338,12 @@ async fn whoever_writes_the_store_without_our_key_approves_nothing_and_exchanges
     let other = world.ask_for(&terms(&[set(&["admins"], 1)], false), r#"{"path":"/"}"#).await.unwrap();
     let exchanged = Approval { call: other.call, ..world.approvals.get(&held.id).await.unwrap().unwrap() };
     assert!(matches!(world.approvals.consume(&exchanged, &world.people(), "r").await, Err(Error::Sealed)));
+    // Nor are the terms exchanged for easier ones.
+    let held = world.approvals.get(&held.id).await.unwrap().unwrap();
+    let easier = Approval { terms: terms(&[set(&["ops"], 1)], true).to_text(), ..held.clone() };
+    assert!(matches!(world.approvals.consume(&easier, &world.people(), "r").await, Err(Error::Sealed) | Ok(None)));
+    assert!(matches!(world.approvals.call_of(&easier), Err(Error::Sealed)));
+    assert!(world.approvals.call_of(&held).unwrap().is_some());
     let stranger = approvals(&world.dir.path().join("other"), &world.clock, &[8; 32]).await;
     assert!(matches!(stranger.call_of(&held), Err(Error::Sealed)));
 }

@@ -30,15 +30,15 @@ impl Vault {
         }
     }
 
-    /// `bytes` of the call `id`, so that they open as nothing else.
-    pub(super) fn seal(&self, content: Content, id: &str, digest: &[u8; 32], bytes: &[u8]) -> Vec<u8> {
+    /// `bytes` of the call `id`, so that they open as nothing else, nor beside other `terms`.
+    pub(super) fn seal(&self, content: Content, id: &str, digest: &[u8; 32], terms: &str, bytes: &[u8]) -> Vec<u8> {
         // Random: several processes seal with this key, each far fewer than the 2^32 that a random nonce allows.
         let nonce: [u8; NONCE_LEN] = crate::id::random_bytes();
         let mut sealed = bytes.to_vec();
         self.seal
             .seal_in_place_append_tag(
                 Nonce::assume_unique_for_key(nonce),
-                Aad::from(bound_to(content, id, digest)),
+                Aad::from(bound_to(content, id, digest, terms)),
                 &mut sealed,
             )
             .expect("what is sealed is far below the cipher's limit");
@@ -46,10 +46,17 @@ impl Vault {
     }
 
     /// What was sealed; `None` where it is not that.
-    pub(super) fn open(&self, content: Content, id: &str, digest: &[u8; 32], sealed: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn open(
+        &self,
+        content: Content,
+        id: &str,
+        digest: &[u8; 32],
+        terms: &str,
+        sealed: &[u8],
+    ) -> Option<Vec<u8>> {
         let (nonce, rest) = sealed.split_first_chunk::<NONCE_LEN>()?;
         let mut rest = rest.to_vec();
-        let aad = Aad::from(bound_to(content, id, digest));
+        let aad = Aad::from(bound_to(content, id, digest, terms));
         let opened = self.seal.open_in_place(Nonce::assume_unique_for_key(*nonce), aad, &mut rest).ok()?;
         Some(opened.to_vec())
     }
@@ -70,12 +77,12 @@ impl Vault {
     }
 }
 
-fn bound_to(content: Content, id: &str, digest: &[u8; 32]) -> Vec<u8> {
+fn bound_to(content: Content, id: &str, digest: &[u8; 32], terms: &str) -> Vec<u8> {
     let content: &[u8] = match content {
         Content::Call => b"call",
         Content::Result => b"result",
     };
-    joined(&[content, id.as_bytes(), digest])
+    joined(&[content, id.as_bytes(), digest, terms.as_bytes()])
 }
 
 /// Lengths stand before the parts, so that no two sets of parts give the same bytes.
@@ -95,15 +102,16 @@ mod tests {
     #[test]
     fn what_is_sealed_opens_where_it_belongs_only() {
         let vault = Vault::new(&[7; 32]);
-        let sealed = vault.seal(Content::Call, "h_1", &[1; 32], b"rm -rf /");
+        let sealed = vault.seal(Content::Call, "h_1", &[1; 32], "{}", b"rm -rf /");
 
-        assert_eq!(vault.open(Content::Call, "h_1", &[1; 32], &sealed).as_deref(), Some(&b"rm -rf /"[..]));
+        assert_eq!(vault.open(Content::Call, "h_1", &[1; 32], "{}", &sealed).as_deref(), Some(&b"rm -rf /"[..]));
         assert!(!sealed.windows(2).any(|two| two == b"rm"));
-        assert_eq!(vault.open(Content::Result, "h_1", &[1; 32], &sealed), None);
-        assert_eq!(vault.open(Content::Call, "h_2", &[1; 32], &sealed), None);
-        assert_eq!(vault.open(Content::Call, "h_1", &[2; 32], &sealed), None);
-        assert_eq!(Vault::new(&[8; 32]).open(Content::Call, "h_1", &[1; 32], &sealed), None);
-        assert_eq!(vault.open(Content::Call, "h_1", &[1; 32], b"short"), None);
+        assert_eq!(vault.open(Content::Result, "h_1", &[1; 32], "{}", &sealed), None);
+        assert_eq!(vault.open(Content::Call, "h_2", &[1; 32], "{}", &sealed), None);
+        assert_eq!(vault.open(Content::Call, "h_1", &[2; 32], "{}", &sealed), None);
+        assert_eq!(Vault::new(&[8; 32]).open(Content::Call, "h_1", &[1; 32], "{}", &sealed), None);
+        assert_eq!(vault.open(Content::Call, "h_1", &[1; 32], "[]", &sealed), None);
+        assert_eq!(vault.open(Content::Call, "h_1", &[1; 32], "{}", b"short"), None);
     }
 
     #[test]
