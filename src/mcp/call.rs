@@ -235,7 +235,8 @@ impl<'a> Reader<'a> {
         match verb {
             Verb::CallTool => Ok(Object::Tool(self.string("name")?)),
             Verb::GetPrompt => Ok(Object::Prompt(self.string("name")?)),
-            Verb::Task => Ok(Object::Task(self.string("taskId")?)),
+            // Which it is is complained of where tasks are offered; elsewhere there is no such method.
+            Verb::Task => Ok(self.string("taskId").map_or(Object::None, Object::Task)),
             Verb::ReadResource => Ok(Object::Resources(vec![self.string("uri")?])),
             Verb::Complete => self.completed(),
             Verb::Listen => self.listened_to(),

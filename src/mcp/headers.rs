@@ -48,7 +48,7 @@ impl MirroredHeaders {
         // `Mcp-Name` mirrors `params.name`, `params.uri` or, of the Tasks extension, `params.taskId`; completions and
         // subscriptions have none of them.
         let is_mirrored =
-            matches!(method, "tools/call" | "prompts/get" | "resources/read") || method.starts_with("tasks/");
+            matches!(method, "tools/call" | "prompts/get" | "resources/read") || matches!(object, Object::Task(_));
         if is_mirrored {
             return equal("Mcp-Name", self.name.as_deref(), name, is_required);
         }

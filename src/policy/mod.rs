@@ -132,7 +132,9 @@ impl Policy {
 
     /// Whether some rule could hold a call of some tool there, whoever makes it.
     pub fn may_hold(&self, upstream: &str) -> bool {
-        self.candidates(upstream, Object::Tool("")).any(|rule| matches!(rule.effect, Effect::Hold(_)))
+        let is_there = |rule: &Rule| rule.tools.iter().any(|pattern| pattern.upstream.matches(upstream));
+        let holds = |rule: &Rule| matches!(rule.effect, Effect::Hold(_));
+        self.candidates(upstream, Object::Tool("")).any(|rule| holds(rule) && is_there(rule))
     }
 
     /// The scopes that rules name, each once, in alphabetical order.

@@ -93,6 +93,9 @@ pub(in crate::proxy) async fn answer(
     if !Declared::of(&received.body).tasks {
         return Err(undeclared(received).into());
     }
+    if received.call.object.name().is_none() {
+        return Err(Refusal::error(Code::Params, id, "params.taskId is missing, or not a string").into());
+    }
     // The same for a task that never was, is another's or is over.
     let (approval, until_ms) = found.ok_or_else(|| Refusal::error(Code::Task, id, "Unknown task"))?;
     exchange.facts.approval = Some(Arc::clone(&approval.id));

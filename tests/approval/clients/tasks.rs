@@ -227,6 +227,7 @@ fn to_everybody_else_a_task_is_unknown_and_only_who_declares_tasks_may_ask() {
             assert_eq!(*needed, tasks_extension(), "{method}");
         }
     }
+    assert_eq!(alice.call("tasks/get", json!({})).error().0, -32602);
     let listen = json!({ "notifications": { "taskIds": [task] } });
     assert_eq!(plain.call("subscriptions/listen", listen).error().0, -32021);
     // Revisions before have tasks of another kind, which are not offered.
