@@ -80,11 +80,14 @@ impl Run {
         }
         let body = body(&consumed, &id, &received.body, token(received));
         let limits = &snapshot.config.limits;
+        // Once, and nowhere but where it was approved to go: it is not sent again, on whatever word of its server.
+        let (is_repeatable, follows_redirects) = (false, false);
+        let method = Method::POST;
         Box::new(Run {
             gateway: Arc::clone(caller.gateway),
             route: Arc::clone(route),
             principal: caller.principal.clone(),
-            request: Request { method: Method::POST, body, headers, is_repeatable: false, is_lasting: false },
+            request: Request { method, body, headers, is_repeatable, is_lasting: false, follows_redirects },
             id,
             method: received.call.method,
             era: received.call.era,
@@ -207,8 +210,14 @@ impl Run {
         let mut headers = self.request.headers.clone();
         let id = place.id.as_ref().and_then(|id| HeaderValue::try_from(id).ok());
         headers.extend(id.map(|id| (HeaderName::from_static("last-event-id"), id)));
-        let request =
-            Request { method: Method::GET, body: Bytes::new(), headers, is_repeatable: true, is_lasting: false };
+        let request = Request {
+            method: Method::GET,
+            body: Bytes::new(),
+            headers,
+            is_repeatable: true,
+            is_lasting: false,
+            follows_redirects: false,
+        };
         let sender = Send { upstream: &self.route.upstream, shared: &self.gateway.shared };
         let answer = sender.send(&request).await?;
         match (answer.status, kind(&answer)) {
