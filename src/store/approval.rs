@@ -210,6 +210,9 @@ impl Store {
     /// The newest call of that digest counts while it is pending, approved, denied, consumed or indeterminate in time, and
     /// after its end while its result waits: ended no longer ago than `keep_ms`, and received by nobody.
     ///
+    /// A principal has `most_pending` undecided calls at most; one that was withdrawn counts until a minute after it was
+    /// asked for, so that asking and withdrawing in turn comes to an end.
+    ///
     /// # Errors
     /// The store's own: nothing is held then.
     pub async fn hold(
