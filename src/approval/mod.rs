@@ -20,7 +20,7 @@ mod watch;
 pub mod webhook;
 
 pub use call::{Call, Parts, hex};
-pub use decide::{Decided, Decider, Place, Verdict};
+pub use decide::{Decided, Decider, LONGEST_REASON, Place, Verdict};
 pub use render::{Key, Rendered, Row};
 pub use terms::{Finding, People, Proof, Refused, Terms};
 pub use watch::Waiter;
