@@ -44,6 +44,11 @@ const ERASED_AFTER_MS: i64 = 24 * 60 * 60 * 1000;
 /// Forgotten after the end: that there was such a call. (The audit log keeps it.)
 const FORGOTTEN_AFTER_MS: i64 = 30 * ERASED_AFTER_MS;
 
+/// How the note of a call ends that was sent and had no answer, and may have run or not.
+pub const UNKNOWN_END: &str = "Whether it ran is not known.";
+/// People are told of such a call for this long, where the same call comes again.
+const WARNED_OF_MS: i64 = 60 * 60 * 1000;
+
 /// Between tries to write down how a run ended.
 const FINISH_AGAIN: [Duration; 4] =
     [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
@@ -196,7 +201,7 @@ impl Approvals {
             tool: ask.call.tool().into(),
             rules: ask.rules.to_vec(),
             rules_digest: ask.rules_digest,
-            terms: ask.terms.to_text(),
+            terms: Terms { warning: self.warning(&digest, now_ms).await?, ..ask.terms.clone() }.to_text(),
             call: Some(self.0.vault.seal(Content::Call, &id, &digest, ask.call.text())),
             result: None,
             created_at_ms: now_ms,
@@ -250,6 +255,18 @@ impl Approvals {
                 Ok(*new)
             }
         }
+    }
+
+    /// What people must know before they let the same call run again.
+    async fn warning(&self, digest: &[u8; 32], now_ms: i64) -> Result<Option<String>, Error> {
+        let latest = self.0.store.latest_approval(digest).await?;
+        Ok(latest.and_then(|before| {
+            let is_unknown = before.state == State::Failed && before.note.as_deref()?.ends_with(UNKNOWN_END);
+            let sent_ms = before.consumed_at_ms.filter(|at_ms| now_ms.saturating_sub(*at_ms) < WARNED_OF_MS)?;
+            let at = crate::clock::rfc3339(sent_ms);
+            is_unknown
+                .then(|| format!("The same call was sent at {at}, and whether it ran is not known ({}).", before.id))
+        }))
     }
 
     /// Where a held call stands.

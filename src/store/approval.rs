@@ -237,6 +237,16 @@ impl Store {
         }
     }
 
+    /// The newest held call of this digest, wherever it stands.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn latest_approval(&self, digest: &[u8; 32]) -> Result<Option<Approval>, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.latest_approval(digest).await,
+        }
+    }
+
     /// The latest of these states, without calls and results, at most [`MAX_LISTED_APPROVALS`].
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use super::super::forward;
 use super::super::reply::{Kind, MAX_NODES, kind, sealed};
 use super::progress::{News, token};
 use super::{Caller, Permit};
-use crate::approval::{Consumed, Ending};
+use crate::approval::{Consumed, Ending, UNKNOWN_END};
 use crate::identity::Principal;
 use crate::jsonrpc::{self, Id, Limits, Message, Node, Notification, Span};
 use crate::mcp::{self, Ask, Era, sse, without_tasks};
@@ -282,8 +282,10 @@ impl Run {
         let name = &self.route.name;
         self.gateway.metrics.upstream_error(name, error.code());
         tracing::warn!(upstream = %name, %error, approval = %self.consumed.id(), "an approved call failed");
-        let has_run = if error.is_unsent() { "It did not run." } else { "Whether it ran is not known." };
+        let has_run = if error.is_unsent() { "It did not run." } else { UNKNOWN_END };
         let public = error.public(name);
+        // Said once, for every failure in the same words.
+        let public = public.split_once("; whether").map_or(&*public, |(what, _)| what);
         let text = format!("{public}. {has_run} Its approval is used up (held call {}).", self.consumed.id());
         let error = json!({ "code": -32603, "message": text, "data": { "code": error.code() } });
         Ending {

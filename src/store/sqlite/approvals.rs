@@ -62,6 +62,11 @@ impl Sqlite {
         self.reader.run(move |reader| get(&reader.connection, &id)).await
     }
 
+    pub(in crate::store) async fn latest_approval(&self, digest: &[u8; 32]) -> Result<Option<Approval>, Error> {
+        let digest = *digest;
+        self.reader.run(move |reader| newest(&reader.connection, &digest)).await
+    }
+
     pub(in crate::store) async fn approvals(&self, states: &[State]) -> Result<Vec<Approval>, Error> {
         let words: Vec<&str> = states.iter().map(|state| state.as_str()).collect();
         let words = serde_json::Value::from(words).to_string();
@@ -362,13 +367,13 @@ fn get(connection: &Connection, id: &str) -> Result<Option<Approval>, Error> {
     Ok(connection.prepare_cached(&sql)?.query_row([id], read).optional()?)
 }
 
+/// Undecided calls, and those that were just withdrawn: each of them was told to people and takes room in the store.
 fn n_pending(connection: &Connection, of: &Requester, at_ms: i64) -> Result<usize, Error> {
     let count: i64 = connection
         .prepare_cached(
             "SELECT count(*) FROM approvals
              WHERE ((state = 'pending' AND expires_at > :at) OR (state = 'withdrawn' AND created_at > :since))
              AND issuer = :issuer AND subject_kind = :kind AND subject_name = :name",
-/// Undecided calls, and those that were just withdrawn: each of them was told to people and takes room in the store.
         )?
         .query_row(
             named_params! {
