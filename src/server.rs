@@ -350,6 +350,7 @@ impl Parts {
         tasks.spawn(Arc::clone(&self.reloader).watch());
         tasks.spawn(gateway.approvals.clone().watch());
         tasks.spawn(proxy::stand_in(Arc::clone(gateway), stops.agents.subscribe()));
+        tasks.spawn(proxy::look_after_reloads(Arc::clone(gateway), stops.agents.subscribe()));
         let (snapshots, fetcher) = (Arc::clone(&self.snapshots), gateway.fetching.fetcher.clone());
         let telling = move || snapshots.load_full().telling();
         tasks.spawn(approval::webhook::Deliverer::new(gateway.approvals.clone(), fetcher, telling).run());

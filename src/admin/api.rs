@@ -6,9 +6,9 @@
 
 use super::approvals::{OPEN, is_own, is_waited_for, may_see, state};
 use super::credentials::{Known, document, error, person, refused};
-use super::decision::{self, Act, LONGEST_REASON, Word, digest_of, status_of};
+use super::decision::{self, Act, Word, digest_of, status_of};
 use super::{Shared, is_plain};
-use crate::approval::{Proof, View, hex};
+use crate::approval::{LONGEST_REASON, Proof, View, hex};
 use crate::browser::{Form, trouble, unavailable};
 use crate::clock::rfc3339;
 use crate::identity::Person;

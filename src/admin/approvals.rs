@@ -286,6 +286,7 @@ fn told(
         is_pending: state == State::Pending,
         rules: held.rules.iter().map(ToString::to_string).collect(),
         findings: view.terms.findings.iter().map(|found| (found.signal.clone(), found.at.clone())).collect(),
+        warning: view.terms.warning.clone(),
         facts: facts(held, state),
         caller: caller_text(held, is_waited_for),
         is_waited_for,

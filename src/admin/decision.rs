@@ -6,7 +6,7 @@
 
 use super::approvals::{Asked, may_see, not_found, page, part_of};
 use super::{Shared, is_plain, login, people};
-use crate::approval::{self, Decider, Place, Proof, Refused, Verdict, View};
+use crate::approval::{self, Decider, LONGEST_REASON, Place, Proof, Refused, Verdict, View};
 use crate::audit::{Event, Kind, Subject, Who};
 use crate::browser::{LoggedIn, Submitted, address, event, go_to, problem, trouble, unavailable};
 use crate::identity::Person;
@@ -16,9 +16,6 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use std::sync::Arc;
-
-/// In bytes. What is longer is no reason but an essay; every alphabet gets its 300 characters.
-pub(super) const LONGEST_REASON: usize = 1200;
 
 /// What a person says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,9 @@ use crate::store::{Approval, ApprovalDecision, ApprovalState as State, Move, Ste
 use std::sync::Arc;
 use std::time::Duration;
 
+/// The longest reason of a denial, in bytes, on every way. What is longer is no reason but an essay.
+pub const LONGEST_REASON: usize = 500;
+
 /// Yes or no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

@@ -20,7 +20,7 @@ mod watch;
 pub mod webhook;
 
 pub use call::{Call, Parts, hex};
-pub use decide::{Decided, Decider, Place, Verdict};
+pub use decide::{Decided, Decider, LONGEST_REASON, Place, Verdict};
 pub use render::{Key, Rendered, Row};
 pub use terms::{Finding, People, Proof, Refused, Terms};
 pub use watch::Waiter;
@@ -43,6 +43,11 @@ use watch::Waiters;
 const ERASED_AFTER_MS: i64 = 24 * 60 * 60 * 1000;
 /// Forgotten after the end: that there was such a call. (The audit log keeps it.)
 const FORGOTTEN_AFTER_MS: i64 = 30 * ERASED_AFTER_MS;
+
+/// How the note of a call ends that was sent and had no answer, and may have run or not.
+pub const UNKNOWN_END: &str = "Whether it ran is not known.";
+/// People are told of such a call for this long, where the same call comes again.
+const WARNED_OF_MS: i64 = 60 * 60 * 1000;
 
 /// Between tries to write down how a run ended.
 const FINISH_AGAIN: [Duration; 4] =
@@ -188,7 +193,8 @@ impl Approvals {
     pub async fn ask(&self, ask: Ask<'_>) -> Result<Approval, Error> {
         let now_ms = self.0.clock.unix_ms();
         let id: Arc<str> = crate::id::unguessable("h_").into();
-        let (digest, terms) = (*ask.call.digest(), ask.terms.to_text());
+        let digest = *ask.call.digest();
+        let terms = Terms { warning: self.warning(&digest, now_ms).await?, ..ask.terms.clone() }.to_text();
         let new = Approval {
             state: State::Pending,
             digest,
@@ -250,6 +256,18 @@ impl Approvals {
                 Ok(*new)
             }
         }
+    }
+
+    /// What people must know before they let the same call run again.
+    async fn warning(&self, digest: &[u8; 32], now_ms: i64) -> Result<Option<String>, Error> {
+        let latest = self.0.store.latest_approval(digest).await?;
+        Ok(latest.and_then(|before| {
+            let is_unknown = before.state == State::Failed && before.note.as_deref()?.ends_with(UNKNOWN_END);
+            let sent_ms = before.consumed_at_ms.filter(|at_ms| now_ms.saturating_sub(*at_ms) < WARNED_OF_MS)?;
+            let at = crate::clock::rfc3339(sent_ms);
+            is_unknown
+                .then(|| format!("The same call was sent at {at}, and whether it ran is not known ({}).", before.id))
+        }))
     }
 
     /// Where a held call stands.

@@ -21,6 +21,9 @@ pub struct Terms {
     pub mask: BTreeSet<String>,
     /// What the rules' signals found in the arguments.
     pub findings: Vec<Finding>,
+    /// What people must know of an earlier call that was the same, where something is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// A signal that found something.
@@ -97,7 +100,13 @@ impl Terms {
         if let Some(arguments) = arguments {
             search(hold, arguments, &mut String::new(), &mut findings);
         }
-        Terms { approvers: hold.approvers.clone(), by_requester: hold.by_requester, mask: hold.mask.clone(), findings }
+        Terms {
+            approvers: hold.approvers.clone(),
+            by_requester: hold.by_requester,
+            mask: hold.mask.clone(),
+            findings,
+            warning: None,
+        }
     }
 
     /// Of a held call. One that cannot be read lets nobody approve.

@@ -96,6 +96,8 @@ pub struct Approval {
     pub rules: Vec<String>,
     /// What the rules' signals found, and where.
     pub findings: Vec<(String, String)>,
+    /// What people must know of an earlier call that was the same.
+    pub warning: Option<String>,
     /// Names and times, for the list of facts.
     pub facts: Vec<(&'static str, String)>,
     /// What an approval would do: whether its caller waits.

@@ -108,7 +108,14 @@ pub(super) fn answer_instead(
         let version = HeaderValue::from_static(session.version);
         headers.push((HeaderName::from_static("mcp-protocol-version"), version));
     }
-    let request = Request { method: Method::POST, body, headers, is_repeatable: false, is_lasting: false };
+    let request = Request {
+        method: Method::POST,
+        body,
+        headers,
+        is_repeatable: false,
+        is_lasting: false,
+        follows_redirects: true,
+    };
     let (upstream, shared) = (Arc::clone(upstream), shared.clone());
     tokio::spawn(async move {
         let _permit = permit;

@@ -55,6 +55,7 @@ pub(super) async fn send(
         headers: all_headers(exchange, route, received),
         is_repeatable: received.call.method.repeatable,
         is_lasting: matches!(verb, Verb::Stream | Verb::Listen),
+        follows_redirects: true,
     };
     gateway.metrics.decided_after(exchange.started.elapsed().as_secs_f64());
     let answer = exchange.while_there(pin!(dispatch(gateway, route, &request, permit))).await?;

@@ -50,7 +50,7 @@ use route::Found;
 use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 
-pub use hold::{Releasing, stand_in};
+pub use hold::{Releasing, look_after_reloads, stand_in};
 pub use ids::Ids;
 pub use route::Pages;
 

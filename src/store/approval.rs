@@ -210,6 +210,9 @@ impl Store {
     /// The newest call of that digest counts while it is pending, approved, denied, consumed or indeterminate in time, and
     /// after its end while its result waits: ended no longer ago than `keep_ms`, and received by nobody.
     ///
+    /// A principal has `most_pending` undecided calls at most; one that was withdrawn counts until a minute after it was
+    /// asked for, so that asking and withdrawing in turn comes to an end.
+    ///
     /// # Errors
     /// The store's own: nothing is held then.
     pub async fn hold(
@@ -231,6 +234,16 @@ impl Store {
     pub async fn approval(&self, id: &str) -> Result<Option<Approval>, Error> {
         match &self.0 {
             Backend::Sqlite(backend) => backend.approval(id).await,
+        }
+    }
+
+    /// The newest held call of this digest, wherever it stands.
+    ///
+    /// # Errors
+    /// The store's own.
+    pub async fn latest_approval(&self, digest: &[u8; 32]) -> Result<Option<Approval>, Error> {
+        match &self.0 {
+            Backend::Sqlite(backend) => backend.latest_approval(digest).await,
         }
     }
 

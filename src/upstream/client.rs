@@ -149,6 +149,7 @@ impl Conversation<'_> {
                 headers: self.headers.clone(),
                 is_repeatable: false,
                 is_lasting: false,
+                follows_redirects: true,
             };
             if let Ok(answer) = self.sender().send(&request).await {
                 answer.cut().await;
@@ -180,7 +181,14 @@ impl Conversation<'_> {
             headers.push((HeaderName::from_static("mcp-method"), method));
         }
         let body = Bytes::from(message.to_string());
-        let request = Request { method: Method::POST, body, headers, is_repeatable: true, is_lasting: false };
+        let request = Request {
+            method: Method::POST,
+            body,
+            headers,
+            is_repeatable: true,
+            is_lasting: false,
+            follows_redirects: true,
+        };
         self.sender().send(&request).await
     }
 

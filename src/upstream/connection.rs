@@ -35,6 +35,8 @@ pub struct Request {
     pub is_repeatable: bool,
     /// Whether the answer may stay silent and open for as long as the client likes: a stream that waits for news.
     pub is_lasting: bool,
+    /// Whether a redirect to the upstream itself is followed, which sends it again.
+    pub follows_redirects: bool,
 }
 
 type Header = (HeaderName, HeaderValue);
@@ -96,6 +98,9 @@ impl Send<'_> {
             let Some(location) = answer.redirect() else {
                 return Ok(answer);
             };
+            if !request.follows_redirects {
+                return Err(Error::Redirect(without_query(&location)));
+            }
             path = self.own_path(&location).ok_or_else(|| Error::Redirect(without_query(&location)))?;
         }
         Err(Error::Redirect(without_query(&path)))

@@ -37,7 +37,13 @@ pub(crate) fn call(arguments: &str) -> Wish {
         user: "bob",
         tool: "danger",
         arguments: arguments.to_owned(),
-        terms: Terms { approvers: vec![set], by_requester: false, mask: [].into(), findings: Vec::new() },
+        terms: Terms {
+            approvers: vec![set],
+            by_requester: false,
+            mask: [].into(),
+            findings: Vec::new(),
+            warning: None,
+        },
         hooks: Vec::new(),
         expires: Duration::from_secs(1800),
     }

@@ -80,6 +80,7 @@ pub(crate) fn terms(groups: &[&str], quorum: u32) -> Terms {
         by_requester: false,
         mask: BTreeSet::new(),
         findings: Vec::new(),
+        warning: None,
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod admin_doors;
 mod api;
+mod attacked;
 mod beside;
 mod bridge;
 mod cli;

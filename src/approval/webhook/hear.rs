@@ -6,7 +6,7 @@
 //! a decision, since it is of another type.
 
 use super::{Hook, InForce, Signed};
-use crate::approval::{Approvals, Decider, Error, Place, Proof, Refused, Verdict};
+use crate::approval::{Approvals, Decider, Error, LONGEST_REASON, Place, Proof, Refused, Verdict};
 use crate::audit::{Event, Kind};
 use crate::config::DecidesAs;
 use crate::jsonrpc::{self, Limits};
@@ -17,8 +17,6 @@ use serde::Deserialize;
 
 /// The `type` of a decision.
 const DECISION: &str = "approval.decision";
-/// In bytes. What is longer is no reason but an essay.
-const LONGEST_REASON: usize = 500;
 /// A decision is flat and short.
 const LIMITS: Limits = Limits { depth: 4, nodes: 32 };
 

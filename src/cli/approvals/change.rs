@@ -1,7 +1,7 @@
 //! `portcullis approvals approve`, `deny`, `reopen`, `resolve`, `withdraw`: a person's word, with their password.
 
 use super::{By, show, with_log};
-use crate::approval::{Decided, Decider, People, Place, Proof, Refused, Verdict, View, hex};
+use crate::approval::{Decided, Decider, LONGEST_REASON, People, Place, Proof, Refused, Verdict, View, hex};
 use crate::cli::context::{Context, usage};
 use crate::cli::password;
 use crate::store::Approval;
@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 /// Digits of the digest that are typed at a terminal.
 const TYPED: usize = 6;
-/// In bytes. What is longer is no reason but an essay.
-const LONGEST_REASON: usize = 500;
 
 /// `approvals approve`.
 #[derive(Debug, clap::Args)]

@@ -103,6 +103,9 @@ fn why(view: &View, out: &mut dyn Write) -> io::Result<()> {
         let at = if finding.at.is_empty() { "the arguments" } else { &finding.at };
         field(out, "signal", &format!("{} at {}", exact_line(&finding.signal), exact_line(at)))?;
     }
+    if let Some(warning) = &view.terms.warning {
+        field(out, "warning", &exact_line(warning))?;
+    }
     let sets: Vec<String> = view.terms.approvers.iter().map(approvers).collect();
     field(out, "approvers", &sets.join("; and "))?;
     if view.terms.by_requester {

@@ -3,6 +3,7 @@
 use super::super::exchange::{End, Exchange};
 use super::super::forward::failed;
 use super::super::refuse::Code;
+use super::changed::{OTHER_PERSON, OTHER_RULES};
 use super::{Caller, say};
 use crate::approval::{self, Approvals, Ask, Parts, Terms};
 use crate::identity::{Principal, Subject};
@@ -28,9 +29,8 @@ impl Caller<'_> {
         exchange.facts.digest = Some(*call.digest());
         let terms = Terms::of(&held.hold, call.arguments());
         let mut approval = self.ask_for(exchange, held, &call, &terms).await?;
-        if self.is_under_other_rules(exchange, held, &approval) {
+        if let Some(why) = self.why_void(exchange, held, &approval) {
             // Who approved it now would approve it for nothing.
-            let why = "the rules that hold it have changed";
             let ended = self.approvals().invalidate(&approval, why).await;
             ended.map_err(|error| self.unavailable(&error))?;
             approval = self.ask_for(exchange, held, &call, &terms).await?;
@@ -97,13 +97,16 @@ impl Caller<'_> {
         Ok(approval::Call::of(&parts).map_err(not_exact)?)
     }
 
-    /// Whether people are asked under rules that are not those in force. While a reload is under way, who came before it
-    /// has nothing to say about that.
-    fn is_under_other_rules(&self, exchange: &Exchange, held: &Held, approval: &Approval) -> bool {
+    /// Whether people are asked under rules that are not those in force, or as if another one asked. While a reload is
+    /// under way, who came before it has nothing to say about that.
+    fn why_void(&self, exchange: &Exchange, held: &Held, approval: &Approval) -> Option<&'static str> {
         let is_open = matches!(approval.state, State::Pending | State::Approved);
-        is_open
-            && approval.rules_digest != held.rules_digest
-            && Arc::ptr_eq(&exchange.snapshot, &self.gateway.snapshots.load())
+        if !is_open || !Arc::ptr_eq(&exchange.snapshot, &self.gateway.snapshots.load()) {
+            return None;
+        }
+        let is_other = requester(self.principal, &exchange.snapshot).person != approval.requester.person;
+        let has_other_rules = approval.rules_digest != held.rules_digest;
+        is_other.then_some(OTHER_PERSON).or_else(|| has_other_rules.then_some(OTHER_RULES))
     }
 
     pub(super) fn approvals(&self) -> &Approvals {

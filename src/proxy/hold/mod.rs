@@ -7,6 +7,7 @@
 //! (`deliver`). What a caller is told meanwhile stands in `say`.
 
 mod asked;
+mod changed;
 mod deliver;
 mod progress;
 mod release;
@@ -31,6 +32,7 @@ use crate::snapshot::Route;
 use http::StatusCode;
 use std::sync::Arc;
 
+pub use changed::look_after_reloads;
 pub use release::Releasing;
 pub use stand_in::stand_in;
 

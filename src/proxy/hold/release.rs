@@ -8,6 +8,8 @@ use super::super::authenticate;
 use super::super::exchange::{End, Exchange};
 use super::super::forward::{self, failed};
 use super::super::inspect;
+use super::asked::requester;
+use super::changed::{DENIED, OTHER_PERSON, OTHER_RULES};
 use super::progress::News;
 use super::run::Run;
 use super::{Caller, Permit, denial, say};
@@ -80,7 +82,7 @@ impl Caller<'_> {
             Err(Stop::Again) => return Ok(None),
             Err(Stop::Answer(end)) => return Err(end),
             Err(Stop::Void(why)) => (why, None),
-            Err(Stop::Denied(end)) => ("the policy denies it now", Some(end)),
+            Err(Stop::Denied(end)) => (DENIED, Some(end)),
         };
         let (why, end) = why;
         self.approvals().invalidate(approval, why).await.map_err(|error| self.unavailable(&error))?;
@@ -140,10 +142,14 @@ impl Caller<'_> {
         authenticate::confirm(&self.gateway.verifier, call).map_err(End::from)?;
         let principal = authenticate::renew(self.gateway, snapshot, self.route, self.principal, call);
         let principal = principal.map_err(End::from)?;
+        // Who answers for the caller now may be the one who approved it.
+        if requester(&principal, snapshot).person != approval.requester.person {
+            return Err(Stop::Void(OTHER_PERSON));
+        }
         match inspect::decide_tool(&snapshot.policy, &principal, &self.route.name, &kept.tool(), kept.arguments()) {
             Decision::Held(held) if held.rules_digest == approval.rules_digest => Ok(()),
             Decision::Denied(denied) => Err(Stop::Denied(denial(&denied, self.route, call).into())),
-            Decision::Held(_) | Decision::Allowed(_) => Err(Stop::Void("the rules that held it have changed")),
+            Decision::Held(_) | Decision::Allowed(_) => Err(Stop::Void(OTHER_RULES)),
         }
     }
 }

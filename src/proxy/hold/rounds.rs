@@ -79,7 +79,9 @@ impl Caller<'_> {
         let foreign = || self.state_refusal("params.requestState belongs to no such call; call again without it");
         let approval = known.ok_or_else(foreign)?;
         let kept = self.approvals().call_of(&approval).map_err(|error| self.unavailable(&error))?;
-        if !kept.is_some_and(|kept| self.has_same_arguments(&kept)) {
+        // What was withdrawn or ran out holds nothing any more; it is only told what became of it.
+        let is_erased = kept.is_none() && matches!(approval.state, State::Withdrawn | State::Expired);
+        if !is_erased && !kept.is_some_and(|kept| self.has_same_arguments(&kept)) {
             return Err(self.state_refusal("params.requestState belongs to a call with other arguments"));
         }
         match approval.state {

@@ -8,7 +8,7 @@ use super::super::forward;
 use super::super::reply::{Kind, MAX_NODES, kind, sealed};
 use super::progress::{News, token};
 use super::{Caller, Permit};
-use crate::approval::{Consumed, Ending};
+use crate::approval::{Consumed, Ending, UNKNOWN_END};
 use crate::identity::Principal;
 use crate::jsonrpc::{self, Id, Limits, Message, Node, Notification, Span};
 use crate::mcp::{self, Ask, Era, sse, without_tasks};
@@ -80,11 +80,14 @@ impl Run {
         }
         let body = body(&consumed, &id, &received.body, token(received));
         let limits = &snapshot.config.limits;
+        // Once, and nowhere but where it was approved to go: it is not sent again, on whatever word of its server.
+        let (is_repeatable, follows_redirects) = (false, false);
+        let method = Method::POST;
         Box::new(Run {
             gateway: Arc::clone(caller.gateway),
             route: Arc::clone(route),
             principal: caller.principal.clone(),
-            request: Request { method: Method::POST, body, headers, is_repeatable: false, is_lasting: false },
+            request: Request { method, body, headers, is_repeatable, is_lasting: false, follows_redirects },
             id,
             method: received.call.method,
             era: received.call.era,
@@ -207,8 +210,14 @@ impl Run {
         let mut headers = self.request.headers.clone();
         let id = place.id.as_ref().and_then(|id| HeaderValue::try_from(id).ok());
         headers.extend(id.map(|id| (HeaderName::from_static("last-event-id"), id)));
-        let request =
-            Request { method: Method::GET, body: Bytes::new(), headers, is_repeatable: true, is_lasting: false };
+        let request = Request {
+            method: Method::GET,
+            body: Bytes::new(),
+            headers,
+            is_repeatable: true,
+            is_lasting: false,
+            follows_redirects: false,
+        };
         let sender = Send { upstream: &self.route.upstream, shared: &self.gateway.shared };
         let answer = sender.send(&request).await?;
         match (answer.status, kind(&answer)) {
@@ -273,8 +282,10 @@ impl Run {
         let name = &self.route.name;
         self.gateway.metrics.upstream_error(name, error.code());
         tracing::warn!(upstream = %name, %error, approval = %self.consumed.id(), "an approved call failed");
-        let has_run = if error.is_unsent() { "It did not run." } else { "Whether it ran is not known." };
+        let has_run = if error.is_unsent() { "It did not run." } else { UNKNOWN_END };
         let public = error.public(name);
+        // Said once, for every failure in the same words.
+        let public = public.split_once("; whether").map_or(&*public, |(what, _)| what);
         let text = format!("{public}. {has_run} Its approval is used up (held call {}).", self.consumed.id());
         let error = json!({ "code": -32603, "message": text, "data": { "code": error.code() } });
         Ending {

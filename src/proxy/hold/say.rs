@@ -1,12 +1,14 @@
 //! What a caller is told of a held call: for a model to read and to act on, and for the person who reads along.
 //!
-//! Who may approve is said, and how is not: that is no business of the one who asks.
+//! Who may approve is said, and how is not: that is no business of the one who asks. What people wrote (the reason of a
+//! denial, the name of a rule) is for a terminal and a model to read: what cannot be seen in it is written out.
 
 use super::super::refuse::{Code, Refusal};
 use super::Caller;
 use crate::approval::Terms;
 use crate::clock::rfc3339;
 use crate::jsonrpc::NotIJson;
+use crate::pages::text::exact_line;
 use crate::policy::Approvers;
 use crate::store::{Approval, ApprovalState as State};
 use serde_json::json;
@@ -65,7 +67,8 @@ fn until(approval: &Approval) -> i64 {
 
 pub(super) fn told(approval: &Approval) -> (Code, String) {
     let (id, until) = (&approval.id, rfc3339(until(approval)));
-    let note = approval.note.as_deref().unwrap_or("no reason was given");
+    let note = approval.note.as_deref().map(exact_line).unwrap_or_else(|| "no reason was given".to_owned());
+    let note = note.as_str();
     match approval.state {
         State::Pending => (Code::Held, pending(approval, &until)),
         State::Approved => (
@@ -101,7 +104,7 @@ fn ended(id: &str, note: &str) -> String {
 }
 
 fn pending(approval: &Approval, until: &str) -> String {
-    let rules: Vec<String> = approval.rules.iter().map(|rule| format!("`{rule}`")).collect();
+    let rules: Vec<String> = approval.rules.iter().map(|rule| format!("`{}`", exact_line(rule))).collect();
     let rules = format!("rule{} {}", if rules.len() == 1 { "" } else { "s" }, rules.join(", "));
     let who = Terms::read(&approval.terms).map(|terms| approvers(&terms.approvers)).unwrap_or_default();
     format!(
@@ -122,15 +125,16 @@ pub(super) fn to_the_person(approval: &Approval) -> String {
     format!(
         "The call of `{}` waits for somebody's approval. This page shows how it stands, and lets you withdraw it. Opening it \
          approves nothing.",
-        approval.tool
+        exact_line(&approval.tool)
     )
 }
 
 /// `user \`bob\` or group \`admins\` (2 people), and by …`
 fn approvers(sets: &[Approvers]) -> String {
     let set = |set: &Approvers| {
-        let users = set.users.iter().map(|name| format!("user `{name}`"));
-        let names: Vec<String> = users.chain(set.groups.iter().map(|name| format!("group `{name}`"))).collect();
+        let users = set.users.iter().map(|name| format!("user `{}`", exact_line(name)));
+        let names: Vec<String> =
+            users.chain(set.groups.iter().map(|name| format!("group `{}`", exact_line(name)))).collect();
         let mut text = names.join(" or ");
         if set.quorum > 1 {
             // A text takes whatever is written to it.

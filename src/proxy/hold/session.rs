@@ -61,5 +61,6 @@ fn ping(session: &Session) -> Request {
         headers: vec![(SESSION_ID, session.id.clone()), (HeaderName::from_static("mcp-protocol-version"), version)],
         is_repeatable: true,
         is_lasting: false,
+        follows_redirects: true,
     }
 }

@@ -7,6 +7,7 @@
 use super::super::Gateway;
 use super::super::receive::Received;
 use super::Caller;
+use super::changed::DENIED;
 use super::release::Stop;
 use super::run::Run;
 use crate::approval::Call;
@@ -91,7 +92,7 @@ async fn try_to_run(gateway: &Arc<Gateway>, approval: &Approval, principal: Opti
     match caller.run_alone(approval, &kept, &route).await {
         Ok(()) | Err(Stop::Again | Stop::Answer(_)) => None,
         Err(Stop::Void(why)) => Some(why),
-        Err(Stop::Denied(_)) => Some("the policy denies it now"),
+        Err(Stop::Denied(_)) => Some(DENIED),
     }
 }
 
@@ -113,7 +114,7 @@ impl Caller<'_> {
 }
 
 /// Who asked, as they are now; `None` where that cannot be known without them, or where they may not ask any more.
-async fn remade(gateway: &Gateway, route: &Route, approval: &Approval) -> Option<Principal> {
+pub(super) async fn remade(gateway: &Gateway, route: &Route, approval: &Approval) -> Option<Principal> {
     let requester = &approval.requester;
     let verified = gateway.verifier.of_grant(requester.grant.as_deref()?).await.ok()??;
     let snapshot = gateway.snapshots.load_full();

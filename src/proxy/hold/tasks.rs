@@ -15,6 +15,7 @@ use crate::clock::rfc3339;
 use crate::identity::Principal;
 use crate::jsonrpc::{Id, Kind, Node, Span};
 use crate::mcp::{Declared, TASKS};
+use crate::pages::text::exact_line;
 use crate::snapshot::Route;
 use crate::store::{Approval, ApprovalState as State};
 use bytes::Bytes;
@@ -172,13 +173,14 @@ struct Standing {
 
 impl Standing {
     fn of(approval: &Approval, answer: Option<&Bytes>) -> Standing {
+        let note = approval.note.as_deref().map(exact_line);
         let (status, message) = match approval.state {
             State::Pending => ("working", say::awaiting(approval)),
             State::Approved => ("working", "Approved; it is about to run.".to_owned()),
             State::Consumed => ("working", "Approved and running.".to_owned()),
-            State::Withdrawn => ("cancelled", approval.note.clone().unwrap_or_default()),
+            State::Withdrawn => ("cancelled", note.clone().unwrap_or_default()),
             State::Completed | State::Failed if answer.is_some_and(|answer| answer.starts_with(b"\"error\"")) => {
-                ("failed", approval.note.clone().unwrap_or_else(|| "The server answered with an error.".to_owned()))
+                ("failed", note.clone().unwrap_or_else(|| "The server answered with an error.".to_owned()))
             }
             _ => ("completed", approval.state.as_str().to_owned()),
         };

@@ -112,6 +112,32 @@ pub(crate) async fn one_principal_has_so_many_undecided_calls_and_no_more(here: 
     assert!(matches!(there.hold(new("h3", 3), Vec::new(), 2, KEEP_MS).await.unwrap(), Holding::New(_)));
 }
 
+pub(crate) async fn what_is_withdrawn_or_runs_out_holds_nothing_and_leaves_no_room_for_a_minute(
+    here: Store,
+    there: Store,
+) {
+    held(&here, "h1", 1).await;
+    held(&here, "h2", 2).await;
+    let step =
+        Move { from: &[State::Pending], to: State::Withdrawn, at_ms: 1_100, note: None, reopened_until_ms: None };
+
+    assert!(here.move_approval("h1", step).await.unwrap());
+    there.expire_approvals(1_500).await.unwrap();
+
+    for (id, state) in [("h1", State::Withdrawn), ("h2", State::Expired)] {
+        let over = there.approval(id).await.unwrap().expect("it is not forgotten");
+        assert_eq!((over.call, over.state), (None, state));
+    }
+    let at =
+        |id: &str, created_at_ms: i64| Approval { created_at_ms, expires_at_ms: created_at_ms + 500, ..new(id, 1) };
+    let most = |new: Approval| there.hold(new, Vec::new(), 1, KEEP_MS);
+    assert_eq!(most(at("h3", 60_999)).await.unwrap(), Holding::TooMany);
+    let other = Approval { requester: requester("bob"), ..at("h4", 60_999) };
+    assert!(matches!(most(other).await.unwrap(), Holding::New(_)));
+    let later = Approval { digest: [3; 32], ..at("h5", 61_000) };
+    assert!(matches!(most(later).await.unwrap(), Holding::New(_)));
+}
+
 pub(crate) async fn a_word_that_does_not_count_changes_nothing(here: Store, there: Store) {
     held(&here, "h1", 1).await;
 

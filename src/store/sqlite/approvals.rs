@@ -14,6 +14,8 @@ const COLUMNS: &str = "id, state, digest, issuer, subject_kind, subject_name, cl
 
 /// Rows that one purge erases or forgets at most.
 const PURGED_AT_ONCE: usize = 1_000;
+/// A call that was withdrawn counts as an undecided one for this long after it was asked for.
+const WITHDRAWN_COUNTS_MS: i64 = 60_000;
 /// Changes in one answer of the feed.
 const CHANGES_AT_ONCE: usize = 1_000;
 
@@ -58,6 +60,11 @@ impl Sqlite {
     pub(in crate::store) async fn approval(&self, id: &str) -> Result<Option<Approval>, Error> {
         let id = id.to_owned();
         self.reader.run(move |reader| get(&reader.connection, &id)).await
+    }
+
+    pub(in crate::store) async fn latest_approval(&self, digest: &[u8; 32]) -> Result<Option<Approval>, Error> {
+        let digest = *digest;
+        self.reader.run(move |reader| newest(&reader.connection, &digest)).await
     }
 
     pub(in crate::store) async fn approvals(&self, states: &[State]) -> Result<Vec<Approval>, Error> {
@@ -197,7 +204,7 @@ impl Sqlite {
                 .prepare_cached(
                     "UPDATE approvals SET state = :to, note = :note, ended_at = iif(:ended, coalesce(ended_at, :at), NULL),
                      created_at = iif(:ended, created_at, :at), expires_at = coalesce(:until, expires_at),
-                     decided_at = iif(:ended, decided_at, NULL)
+                     decided_at = iif(:ended, decided_at, NULL), call = iif(:to = 'withdrawn', NULL, call)
                      WHERE id = :id AND state IN (SELECT value FROM json_each(:from))",
                 )?
                 .execute(named_params! {
@@ -263,7 +270,7 @@ impl Sqlite {
             for id in &ids {
                 connection
                     .prepare_cached(
-                        "UPDATE approvals SET state = 'expired', ended_at = :at,
+                        "UPDATE approvals SET state = 'expired', ended_at = :at, call = NULL,
                          note = iif(state = 'pending', 'nobody decided in time', 'approved, but not called again in time')
                          WHERE id = :id",
                     )?
@@ -360,13 +367,21 @@ fn get(connection: &Connection, id: &str) -> Result<Option<Approval>, Error> {
     Ok(connection.prepare_cached(&sql)?.query_row([id], read).optional()?)
 }
 
+/// Undecided calls, and those that were just withdrawn: each of them was told to people and takes room in the store.
 fn n_pending(connection: &Connection, of: &Requester, at_ms: i64) -> Result<usize, Error> {
     let count: i64 = connection
         .prepare_cached(
-            "SELECT count(*) FROM approvals WHERE state = 'pending' AND expires_at > ? AND issuer = ?
-             AND subject_kind = ? AND subject_name = ?",
+            "SELECT count(*) FROM approvals
+             WHERE ((state = 'pending' AND expires_at > :at) OR (state = 'withdrawn' AND created_at > :since))
+             AND issuer = :issuer AND subject_kind = :kind AND subject_name = :name",
         )?
-        .query_row(params![at_ms, of.issuer, of.subject.kind(), of.subject.name()], |row| row.get(0))?;
+        .query_row(
+            named_params! {
+                ":at": at_ms, ":since": at_ms.saturating_sub(WITHDRAWN_COUNTS_MS), ":issuer": of.issuer,
+                ":kind": of.subject.kind(), ":name": of.subject.name(),
+            },
+            |row| row.get(0),
+        )?;
     Ok(usize::try_from(count).unwrap_or(usize::MAX))
 }
 
