@@ -386,6 +386,7 @@ impl Parts {
             let door = admin::Door::new(self.admin.clone(), stops.operators.subscribe());
             let mut listener = self.listener("admin", Arc::new(door), PEOPLE);
             listener.certificate.clone_from(&self.admin_certificate);
+            listener.makes_room = true;
             let socket = Socket::tcp(socket).map_err(fault)?;
             services.spawn(listener.run(socket, stops.operators.subscribe()));
         }
@@ -402,6 +403,7 @@ impl Parts {
             app,
             certificate: None,
             max_connections,
+            makes_room: false,
             snapshots: Arc::clone(&self.snapshots),
             metrics: Arc::clone(&self.metrics),
             clock: self.clock.clone(),

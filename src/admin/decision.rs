@@ -217,7 +217,7 @@ impl Act<'_> {
             return Ok(Err(Refused::Digest));
         }
         let moved = match self.word {
-            Word::Reopen => approvals.reopen(self.id, &decider).await?,
+            Word::Reopen => approvals.reopen(self.id, &snapshot.config.approvals.hook_names(), &decider).await?,
             Word::Resolve { has_run } => approvals.resolve(self.id, has_run, &decider).await?,
             Word::Withdraw | Word::Approve | Word::Deny => approvals.withdraw(self.id, &decider).await?,
         };

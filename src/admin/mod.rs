@@ -43,6 +43,7 @@ use tokio::sync::{Semaphore, watch};
 pub const PLANE: browser::Kind = browser::Kind {
     name: "admin",
     place: Some("at the approvals page"),
+    apart: Some("admin"),
     session: "portcullis-approver",
     browser: "portcullis-approver-browser",
     device: "portcullis-approver-device",

@@ -4,7 +4,7 @@
 //! writes it down; and every word that does not count is written down as well.
 
 use super::terms::must_be_pending;
-use super::{Approvals, Error, People, Proof, Refused, Terms, ms};
+use super::{Approvals, Error, People, Proof, Refused, Terms, ms, notices};
 use crate::audit::{Decision, Durability, Event, Kind, Subject, Who};
 use crate::store::{Approval, ApprovalDecision, ApprovalState as State, Move, Step};
 use std::sync::Arc;
@@ -146,11 +146,16 @@ impl Approvals {
         }
     }
 
-    /// Asks for a decision anew on a call that was denied. Only who could decide on it may.
+    /// Asks for a decision anew on a call that was denied, and tells these webhooks. Only who could decide on it may.
     ///
     /// # Errors
     /// As [`Approvals::decide`].
-    pub async fn reopen(&self, id: &str, decider: &Decider<'_>) -> Result<Result<Approval, Refused>, Error> {
+    pub async fn reopen(
+        &self,
+        id: &str,
+        hooks: &[String],
+        decider: &Decider<'_>,
+    ) -> Result<Result<Approval, Refused>, Error> {
         let now_ms = self.0.clock.unix_ms();
         let step = |known: &Approval| Move {
             from: &[State::Denied],
@@ -161,6 +166,7 @@ impl Approvals {
             reopened_until_ms: known
                 .decided_at_ms
                 .map(|decided_ms| now_ms.saturating_add(known.expires_at_ms.saturating_sub(decided_ms).max(0))),
+            notices: notices(hooks),
         };
         // Once it is over, the same call can be asked for anew, and may have been.
         let may = |known: &Approval, decider: &Decider<'_>| match known.state {
@@ -189,6 +195,7 @@ impl Approvals {
             at_ms: now_ms,
             note: Some(note.clone()),
             reopened_until_ms: None,
+            notices: Vec::new(),
         };
         self.step(id, decider, "resolved", |known, decider| self.entitled(known, decider), step).await
     }
@@ -206,6 +213,7 @@ impl Approvals {
             at_ms: now_ms,
             note: Some(note.clone()),
             reopened_until_ms: None,
+            notices: Vec::new(),
         };
         let may = |known: &Approval, decider: &Decider<'_>| {
             let is_own = known.requester.person.as_deref() == Some(decider.person);

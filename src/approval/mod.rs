@@ -220,13 +220,8 @@ impl Approvals {
             requester: ask.requester,
             id,
         };
-        let notices = ask.hooks.iter().map(|hook| NewNotice {
-            id: crate::id::unguessable("msg_"),
-            hook: hook.clone(),
-            nonce: crate::id::unguessable(""),
-        });
         fault::point("approval.asking");
-        let held = self.0.store.hold(new, notices.collect(), ask.most_pending, ms(ask.keep_result)).await?;
+        let held = self.0.store.hold(new, notices(ask.hooks), ask.most_pending, ms(ask.keep_result)).await?;
         match held {
             Holding::TooMany => Err(Error::TooMany),
             Holding::Known(known) => {
@@ -490,7 +485,7 @@ impl Approvals {
 
     async fn end(&self, approval: &Approval, from: &'static [State], to: State, note: &str) -> Result<bool, Error> {
         let at_ms = self.0.clock.unix_ms();
-        let step = Move { from, to, at_ms, note: Some(note.to_owned()), reopened_until_ms: None };
+        let step = Move { from, to, at_ms, note: Some(note.to_owned()), reopened_until_ms: None, notices: Vec::new() };
         let is_moved = self.0.store.move_approval(&approval.id, step).await?;
         if is_moved {
             self.ended(approval, to, Some(note));
@@ -549,6 +544,16 @@ fn who(requester: &Requester) -> Who<'_> {
     };
     let person = requester.person.as_deref().filter(|person| subject != Named::User(person));
     Who { issuer: &requester.issuer, subject, client: &requester.client, grant: requester.grant.as_deref(), person }
+}
+
+/// News for each of these webhooks.
+fn notices(hooks: &[String]) -> Vec<NewNotice> {
+    let new = |hook: &String| NewNotice {
+        id: crate::id::unguessable("msg_"),
+        hook: hook.clone(),
+        nonce: crate::id::unguessable(""),
+    };
+    hooks.iter().map(new).collect()
 }
 
 fn ms(duration: Duration) -> i64 {

@@ -45,7 +45,7 @@ pub enum Refused {
     #[error("there is no such held call")]
     Unknown,
     /// It is not waiting for a decision any more.
-    #[error("it is {0} already")]
+    #[error("it is {0} already{how}", how = if *.0 == "approved" { ": `withdraw` takes it back" } else { "" })]
     Decided(
         /// Where it stands.
         &'static str,
@@ -63,7 +63,7 @@ pub enum Refused {
     #[error("it is your own call: enter your password with the decision")]
     NeedsPassword,
     /// They have decided before.
-    #[error("you have decided on it already; another person is needed")]
+    #[error("you have decided on it already; another person is needed, or withdraw it")]
     Twice,
 }
 

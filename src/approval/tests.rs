@@ -243,9 +243,10 @@ async fn a_no_is_final_until_an_approver_asks_again() {
     assert_eq!(world.approve(&held, "carol").await, Err(Refused::Decided("denied")));
     assert_eq!(world.ask(&terms).await.id, held.id, "the same call is told the same");
 
-    let stranger = world.approvals.reopen(&held.id, &world.decider("dave", Proof::Session)).await.unwrap();
+    let stranger = world.approvals.reopen(&held.id, &[], &world.decider("dave", Proof::Session)).await.unwrap();
     assert_eq!(stranger, Err(Refused::NotEntitled));
-    let reopened = world.approvals.reopen(&held.id, &world.decider("carol", Proof::Session)).await.unwrap().unwrap();
+    let reopened =
+        world.approvals.reopen(&held.id, &[], &world.decider("carol", Proof::Session)).await.unwrap().unwrap();
     assert_eq!(reopened.state, State::Pending);
     assert_eq!(reopened.expires_at_ms, world.clock.unix_ms() + 1_800_000);
     world.approve(&held, "alice").await.expect("who said no may say yes now");

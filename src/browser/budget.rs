@@ -64,6 +64,17 @@ impl Budget {
         state.all = all;
         Ok(())
     }
+
+    /// Gives back one that was taken.
+    pub fn give_back(&self, address: Option<IpAddr>) {
+        let now = Instant::now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = state.key(address, now);
+        if let Some(whole_at) = state.each.get_mut(&key) {
+            *whole_at = whole_at.checked_sub(self.each.every).unwrap_or(now);
+        }
+        state.all = state.all.checked_sub(self.all.every).unwrap_or(now);
+    }
 }
 
 // === impl State ===
@@ -130,6 +141,21 @@ mod tests {
         tokio::time::advance(Duration::from_secs(4)).await;
         assert_eq!(budget.take(one), Err(Duration::from_secs(6)));
         tokio::time::advance(Duration::from_secs(6)).await;
+        assert_eq!(budget.take(one), Ok(()));
+        assert_eq!(budget.take(one), Err(Duration::from_secs(10)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_given_back_can_be_taken_again_and_no_more() {
+        let budget = Budget::new(rate(2), rate(3));
+        let one = address("192.0.2.1");
+        for _ in 0..50 {
+            assert_eq!(budget.take(one), Ok(()));
+            budget.give_back(one);
+        }
+        assert_eq!((budget.take(one), budget.take(one)), (Ok(()), Ok(())));
+        assert_eq!(budget.take(one), Err(Duration::from_secs(10)));
+        budget.give_back(one);
         assert_eq!(budget.take(one), Ok(()));
         assert_eq!(budget.take(one), Err(Duration::from_secs(10)));
     }

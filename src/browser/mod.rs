@@ -39,6 +39,9 @@ pub struct Kind {
     pub name: &'static str,
     /// What records add of a login; `None` where the log has always meant this plane.
     pub place: Option<&'static str>,
+    /// Under which word wrong passwords of browsers that are not known are counted here; `None`: with those of everybody
+    /// else. With one, what strangers do on the other plane delays nobody on this one.
+    pub apart: Option<&'static str>,
     /// The cookie of a session.
     pub session: &'static str,
     /// The beginning of the cookie that marks a browser.

@@ -21,7 +21,7 @@ pub struct Trouble {
 
 impl Plane {
     /// The person `name`, if this is their password and it may be tried now. A browser that is known has a pace of its own,
-    /// whoever shares its address.
+    /// whoever shares its address. What is right costs the address nothing: a program may come with it every second.
     ///
     /// # Errors
     /// Why not; it is written down.
@@ -33,13 +33,18 @@ impl Plane {
         name: &str,
         password: &str,
     ) -> Result<Person, PasswordError> {
-        let counter = self.device_of(snapshot, headers, name);
-        let verified = if counter.is_some() || self.may_try(caller.address) {
+        let device = self.device_of(snapshot, headers, name);
+        let is_known = device.is_some();
+        let counter = device.or_else(|| self.kind.apart.map(str::to_owned));
+        let verified = if is_known || self.may_try(caller.address) {
             let password = Secret::new(password.to_owned());
             identity::verify_person(&self.store, &snapshot.users, name, counter.as_deref(), password, &self.clock).await
         } else {
             Err(PasswordError::Busy)
         };
+        if verified.is_ok() && !is_known {
+            self.logins.give_back(caller.address);
+        }
         verified.inspect_err(|error| self.login_failed(snapshot, caller, name, error))
     }
 

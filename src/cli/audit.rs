@@ -71,12 +71,12 @@ fn show(directory: &Directory, request: &str, out: &mut dyn Write) -> anyhow::Re
     if lines.is_empty() {
         bail!("no record of `{}`", escaped(request));
     }
-    for line in lines {
-        let record: Value =
-            serde_json::from_str(&line).context("a record is not JSON: run `portcullis audit verify`")?;
-        show_record(&record, out)?;
-    }
-    Ok(())
+    let parse =
+        |line: &String| serde_json::from_str(line).context("a record is not JSON: run `portcullis audit verify`");
+    let mut records: Vec<Value> = lines.iter().map(parse).collect::<anyhow::Result<_>>()?;
+    // Each process writes segments of its own: what a command did stands in another one than what it did it to.
+    records.sort_by(|one, other| one["at"].as_str().cmp(&other["at"].as_str()));
+    records.iter().try_for_each(|record| Ok(show_record(record, out)?))
 }
 
 /// The time and the event, then what else it says, in the order of the file as far as that has one for people.

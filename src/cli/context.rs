@@ -53,8 +53,38 @@ pub(super) fn with(
 ) -> anyhow::Result<ExitCode> {
     let loaded = config::read(file)?;
     let data_dir = loaded.resolve(&loaded.config.data_dir);
-    let users = Users::load(&loaded.config.identity, &data_dir)?;
     let issuer = issuer(&loaded.config, &data_dir)?.into();
+    run(&loaded, data_dir, issuer, command)
+}
+
+/// The same for what only reads the store, also while the file is broken and the gateway runs on with what it has: then on
+/// the folder `data` beside the file, if that is a gateway's.
+pub(super) fn with_or_beside(
+    file: &Path,
+    command: impl AsyncFnOnce(&Context<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    let data_dir = super::operator::usual_data_dir(file);
+    match config::read(file) {
+        Err(problems) if crate::store::is_in(&data_dir) => {
+            eprintln!(
+                "note: {} cannot be used (`portcullis check` says why); this is of {}",
+                file.display(),
+                data_dir.display()
+            );
+            let built_in = config::read(Path::new(config::BUILT_IN)).map_err(|_| problems)?;
+            run(&built_in, data_dir, Arc::default(), command)
+        }
+        _ => with(file, command),
+    }
+}
+
+fn run(
+    loaded: &config::Loaded,
+    data_dir: PathBuf,
+    issuer: Arc<str>,
+    command: impl AsyncFnOnce(&Context<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<ExitCode> {
+    let users = Users::load(&loaded.config.identity, &data_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let store = Store::open(&data_dir).await?;

@@ -118,6 +118,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Clients(command) => context::with(&file, async |context| clients::run(command, context).await),
+        Command::Approvals(command) if command.is_reading() => {
+            context::with_or_beside(&file, async |context| approvals::run(command, context).await)
+        }
         Command::Approvals(command) => context::with(&file, async |context| approvals::run(command, context).await),
         Command::Audit(command) => {
             let loaded = config::read(&file)?;

@@ -6,7 +6,7 @@ use crate::server::OPERATOR_SOCKET;
 use anyhow::Context as _;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -33,11 +33,16 @@ fn ask(file: &Path, method: &str, path: &str) -> anyhow::Result<ExitCode> {
 }
 
 /// Where the socket is, also when the file is broken: that is when its problems are asked for.
-fn data_dir(file: &Path) -> std::path::PathBuf {
+fn data_dir(file: &Path) -> PathBuf {
     match config::read(file) {
         Ok(loaded) => loaded.resolve(&loaded.config.data_dir),
-        Err(_) => file.parent().unwrap_or(Path::new(".")).join("data"),
+        Err(_) => usual_data_dir(file),
     }
+}
+
+/// Where `data_dir` is when the file says nothing else.
+pub(super) fn usual_data_dir(file: &Path) -> PathBuf {
+    file.parent().unwrap_or(Path::new(".")).join("data")
 }
 
 /// One HTTP/1.1 exchange. The other side is our own listener, and the answer ends with the connection.

@@ -57,6 +57,13 @@ impl Default for Approvals {
     }
 }
 
+impl Approvals {
+    /// Who is told of held calls, by name.
+    pub fn hook_names(&self) -> Vec<String> {
+        self.webhooks.iter().map(|hook| hook.name.clone()).collect()
+    }
+}
+
 /// A receiver that is told of every held call (Standard Webhooks), and may decide where `decides_as` says so.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

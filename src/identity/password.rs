@@ -143,8 +143,8 @@ impl fmt::Debug for PasswordHash {
 /// Finds out whether `password` is that of `name`, at the pace the failures so far allow.
 ///
 /// A pause is short of a lock on purpose: somebody who fails again and again can delay a person, not keep them out.
-/// With `apart`, failures are counted for that alone (a browser the person has logged in with, the terminal): there, what
-/// strangers do to the name does not even delay them.
+/// With `apart`, failures are counted for that alone (a browser the person has logged in with, the terminal, the admin
+/// listener): there, what strangers do to the name elsewhere does not even delay them.
 ///
 /// # Errors
 /// [`Error::Wrong`], [`Error::Paused`], [`Error::Busy`], or the reason why it could not be found out.

@@ -41,6 +41,11 @@ impl Capacity {
         Arc::clone(&self.total).acquire_owned().await.expect("the semaphore is never closed")
     }
 
+    /// Whether all places are taken; one that is kept ready for the next connection counts.
+    pub(super) fn is_full(&self) -> bool {
+        self.total.available_permits() == 0
+    }
+
     /// The place for a connection from `address`, unless that has `limit` of them.
     pub(super) fn place(
         &self,

@@ -5,6 +5,7 @@ use super::chunks::{Chunks, Misplaced, Watched};
 use super::head::{self, End, Fault};
 use super::joined::Joined;
 use super::refuse;
+use super::room::Guest;
 use bytes::BytesMut;
 use pingora::apps::HttpServerApp;
 use pingora::protocols::Stream;
@@ -18,6 +19,7 @@ pub(super) async fn serve<A>(
     listener: &Listener<A>,
     mut stream: Stream,
     mut bytes: BytesMut,
+    guest: &mut Guest,
     mut until: Instant,
     mut stop: ShutdownWatch,
 ) where
@@ -34,6 +36,9 @@ pub(super) async fn serve<A>(
                 return refuse::answer(stream, fault, listener.clock.unix_seconds()).await;
             }
         };
+        if !guest.asks() {
+            return;
+        }
         let is_chunked = chunks.is_some();
         if let Some(chunks) = chunks {
             stream = Watched::watch(stream, chunks);
@@ -50,6 +55,7 @@ pub(super) async fn serve<A>(
         let given_back = if is_chunked { Watched::release(given_back) } else { Some(given_back) };
         stream = given_back.expect("a session gives back the stream it was given");
         bytes = settings.and_then(|mut settings| settings.take_user_context()).map_or_else(BytesMut::new, unread);
+        guest.rests();
         let times = &listener.snapshots.load_full().config.timeouts;
         if bytes.is_empty() {
             let wait = timeout(times.keep_alive.duration(), stream.read_buf(&mut bytes));

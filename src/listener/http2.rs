@@ -1,6 +1,7 @@
 //! HTTP/2: many requests at once on a connection, each as a stream of its own.
 
 use super::Listener;
+use super::room::Guest;
 use bytes::BytesMut;
 use pingora::apps::HttpServerApp;
 use pingora::protocols::http::ServerSession;
@@ -41,8 +42,13 @@ pub(super) async fn is_spoken(stream: &mut Socket, bytes: &mut BytesMut, until: 
 }
 
 /// Serves a connection until the client leaves, is idle for too long, or we stop and its streams have ended.
-pub(super) async fn serve<A>(listener: &Listener<A>, stream: Stream, until: Instant, mut stop: ShutdownWatch)
-where
+pub(super) async fn serve<A>(
+    listener: &Listener<A>,
+    stream: Stream,
+    guest: &mut Guest,
+    until: Instant,
+    mut stop: ShutdownWatch,
+) where
     A: HttpServerApp + Send + Sync + 'static,
 {
     let config = &listener.snapshots.load_full().config;
@@ -71,6 +77,9 @@ where
             }
             Some(ended) = streams.join_next() => {
                 super::note(&ended);
+                if streams.is_empty() {
+                    guest.rests();
+                }
                 continue;
             }
             // Also drives the connection: frames of every stream are read and written in here.
@@ -79,6 +88,9 @@ where
         };
         match accepted {
             Ok(Some(H2Accept::Session(session))) => {
+                if !guest.asks() {
+                    return;
+                }
                 let (app, stop) = (Arc::clone(&listener.app), stop.clone());
                 streams.spawn(async move {
                     app.process_new_http(ServerSession::new_http2(session), &stop).await;

@@ -12,6 +12,7 @@ mod http1;
 mod http2;
 mod joined;
 mod refuse;
+mod room;
 
 pub use certificate::Certificate;
 
@@ -26,6 +27,7 @@ use pingora::listeners::tls::Acceptor;
 use pingora::protocols::l4::stream::Stream as L4;
 use pingora::protocols::{ALPN, GetSocketDigest as _, SocketDigest, Ssl as _, TcpKeepalive};
 use pingora::server::ShutdownWatch;
+use room::{Guest, Room};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
@@ -44,6 +46,8 @@ const KEEPALIVE: TcpKeepalive = TcpKeepalive {
 };
 /// Before `accept` is tried again where it failed, most likely for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Connections from one address of another machine, where a listener makes room.
+const PART_OF_AN_ADDRESS: u32 = 64;
 
 /// What a listener serves, and what it needs for that.
 pub struct Listener<A> {
@@ -55,6 +59,9 @@ pub struct Listener<A> {
     pub certificate: Option<Arc<Certificate>>,
     /// How many connections there may be at once.
     pub max_connections: usize,
+    /// Whether, when there are as many, the one that asks for nothing goes instead of the next one waiting; and one address
+    /// of another machine gets a part of them only. For people, who must come through whatever others open.
+    pub makes_room: bool,
     /// Times and limits, as they are when they are asked for.
     pub snapshots: Arc<ArcSwap<Snapshot>>,
     /// Where connections are counted.
@@ -75,6 +82,7 @@ pub enum Socket {
 struct Accepted {
     stream: L4,
     address: Option<SocketAddr>,
+    guest: Guest,
     _place: Place,
     _connected: Connected,
 }
@@ -118,6 +126,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Listener<A> {
             info!(listener = name, wanted, n_places, "`ulimit -n` leaves room for fewer connections");
         }
         let capacity = Capacity::new(n_places);
+        let room = listener.makes_room.then(Arc::<Room>::default);
         let mut connections = JoinSet::new();
         let theirs = stop.clone();
         loop {
@@ -125,7 +134,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Listener<A> {
                 biased;
                 _ = stop.wait_for(|is_stopping| *is_stopping) => break,
                 Some(ended) = connections.join_next() => note(&ended),
-                accepted = listener.accept(&socket, &capacity) => {
+                accepted = listener.accept(&socket, &capacity, room.as_ref()) => {
                     if let Some(accepted) = accepted {
                         connections.spawn(Arc::clone(&listener).serve(accepted, theirs.clone()));
                     }
@@ -138,7 +147,7 @@ impl<A: HttpServerApp + Send + Sync + 'static> Listener<A> {
         }
     }
 
-    async fn accept(&self, socket: &Socket, capacity: &Capacity) -> Option<Accepted> {
+    async fn accept(&self, socket: &Socket, capacity: &Capacity, room: Option<&Arc<Room>>) -> Option<Accepted> {
         let permit = capacity.permit().await;
         let (mut stream, address) = match socket.accept().await {
             Ok(accepted) => accepted,
@@ -149,37 +158,54 @@ impl<A: HttpServerApp + Send + Sync + 'static> Listener<A> {
             }
         };
         let peer = address.map(|address| address.ip());
-        let Some(place) = capacity.place(permit, peer, self.limit_of_an_address()) else {
+        let Some(place) = capacity.place(permit, peer, self.limit_of(peer)) else {
             self.refused("address_limit");
             return None;
         };
         prepare(&mut stream, address);
+        if let Some(room) = room.filter(|_| capacity.is_full()) {
+            room.make();
+        }
+        let guest = Guest::of(room.cloned());
         let connected = self.metrics.connected(self.name);
-        Some(Accepted { stream, address, _place: place, _connected: connected })
+        Some(Accepted { stream, address, guest, _place: place, _connected: connected })
     }
 
     /// Behind proxies, everybody comes from the same few addresses.
-    fn limit_of_an_address(&self) -> Option<u32> {
+    fn limit_of(&self, peer: Option<IpAddr>) -> Option<u32> {
         let snapshot = self.snapshots.load();
         let config = &snapshot.config;
         let proxy = match (self.name, &config.admin) {
             ("admin", Some(admin)) => &admin.behind_proxy,
             _ => &config.behind_proxy,
         };
-        config.limits.connections_per_address.filter(|_| proxy.is_none())
+        let limit = config.limits.connections_per_address;
+        // On this machine everybody has the same address.
+        let has_part = self.makes_room && peer.is_some_and(|peer| !peer.to_canonical().is_loopback());
+        let limit = if has_part { Some(limit.unwrap_or(u32::MAX).min(PART_OF_AN_ADDRESS)) } else { limit };
+        limit.filter(|_| proxy.is_none())
     }
 
     async fn serve(self: Arc<Self>, accepted: Accepted, stop: ShutdownWatch) {
-        let Accepted { mut stream, address, _place, _connected } = accepted;
+        let leaves = accepted.guest.leaves();
+        tokio::select! {
+            biased;
+            () = leaves => self.refused("pushed_out"),
+            () = self.converse(accepted, stop) => {}
+        }
+    }
+
+    async fn converse(self: &Arc<Self>, accepted: Accepted, stop: ShutdownWatch) {
+        let Accepted { mut stream, address, mut guest, _place, _connected } = accepted;
         let until = self.head_is_due();
         let Some(certificate) = &self.certificate else {
             let mut bytes = BytesMut::new();
             match http2::is_spoken(&mut stream, &mut bytes, until).await {
                 Some(true) => {
                     stream.rewind(&bytes);
-                    http2::serve(&self, Box::new(stream), until, stop).await;
+                    http2::serve(self, Box::new(stream), &mut guest, until, stop).await;
                 }
-                Some(false) => http1::serve(&self, Box::new(stream), bytes, until, stop).await,
+                Some(false) => http1::serve(self, Box::new(stream), bytes, &mut guest, until, stop).await,
                 None => {}
             }
             return;
@@ -192,9 +218,9 @@ impl<A: HttpServerApp + Send + Sync + 'static> Listener<A> {
         };
         let until = self.head_is_due();
         if stream.selected_alpn_proto() == Some(ALPN::H2) {
-            http2::serve(&self, Box::new(stream), until, stop).await;
+            http2::serve(self, Box::new(stream), &mut guest, until, stop).await;
         } else {
-            http1::serve(&self, Box::new(stream), BytesMut::new(), until, stop).await;
+            http1::serve(self, Box::new(stream), BytesMut::new(), &mut guest, until, stop).await;
         }
     }
 

@@ -67,6 +67,7 @@ use setup::Setup;
 pub const PLANE: browser::Kind = browser::Kind {
     name: "oauth",
     place: None,
+    apart: None,
     session: "portcullis-session",
     browser: "portcullis-browser",
     device: "portcullis-device",

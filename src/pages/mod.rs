@@ -5,6 +5,7 @@
 
 mod approvals;
 pub(crate) mod text;
+mod unicode;
 
 pub use approvals::{
     Approval, ApprovalGroup, ApprovalRow, Approvals, Choice, Line, NoticeRow, Piece, Quorum, Said, Section, Value,

@@ -4,6 +4,8 @@
 //! A client chooses its name, its id and its scopes. A character that turns the direction of writing, that hides or that
 //! piles up could make them, or our own words around them, read as something else (UTS #36 and #55).
 
+use super::unicode::{is_mark, is_unseen};
+
 /// In characters. A name that needs more is no name.
 const LONGEST_NAME: usize = 60;
 /// Of a long id or URL, so much is shown of its beginning, where the host is.
@@ -19,15 +21,22 @@ const MOST_SPACES: usize = 40;
 /// `text` with every character that cannot be seen written as `⟦U+202E⟧`, and every space as a plain one.
 pub(crate) fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut n_marks = 0_usize;
+    let mut marks = Marks::at_start();
     let mut before = ' ';
     for c in text.chars() {
-        n_marks = if is_mark(c) { n_marks.saturating_add(1) } else { 0 };
         match c {
             // Makes a picture of the symbol before it, as emoji keyboards write it.
-            '\u{fe0f}' if !before.is_ascii() && !before.is_alphanumeric() => out.push(c),
-            c if is_unseen(c) || n_marks > MOST_MARKS => out.push_str(&named(c)),
-            c if c.is_whitespace() => out.push(' '),
+            '\u{fe0f}' if marks.0 > 0 && !before.is_ascii() && !before.is_alphanumeric() && !is_mark(before) => {
+                out.push(c);
+            }
+            c if is_unseen(c) || !marks.take(c) => {
+                out.push_str(&named(c));
+                marks.none();
+            }
+            c if c.is_whitespace() => {
+                out.push(' ');
+                marks.none();
+            }
             c => out.push(c),
         }
         before = c;
@@ -86,13 +95,16 @@ pub(crate) fn exact_line(text: &str) -> String {
 
 fn exactly(text: &str, line_break: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut n_marks = 0_usize;
+    let mut marks = Marks::at_start();
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
-        n_marks = if is_mark(c) { n_marks.saturating_add(1) } else { 0 };
         match c {
-            '\n' => out.push_str(line_break),
+            '\n' => {
+                out.push_str(line_break);
+                marks.none();
+            }
             ' ' => {
+                marks.none();
                 let mut n: usize = 1;
                 while rest.next_if_eq(&' ').is_some() {
                     n = n.saturating_add(1);
@@ -100,7 +112,10 @@ fn exactly(text: &str, line_break: &str) -> String {
                 let is_at_an_end = rest.peek().is_none_or(|next| *next == '\n');
                 push_spaces(&mut out, n, is_at_an_end);
             }
-            c if is_unseen(c) || n_marks > MOST_MARKS || c.is_whitespace() || c == '⟦' => out.push_str(&named(c)),
+            c if is_unseen(c) || c.is_whitespace() || c == '⟦' || !marks.take(c) => {
+                out.push_str(&named(c));
+                marks.none();
+            }
             c => out.push(c),
         }
     }
@@ -139,24 +154,30 @@ fn named(c: char) -> String {
     format!("⟦U+{:04X}⟧", u32::from(c))
 }
 
-/// Controls, characters of format (Unicode's Cc, Cf) and others that leave no trace: fillers, variation selectors, tags.
-fn is_unseen(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
-            | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
-            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
-            | '\u{e0000}'..='\u{e0fff}')
-}
+/// How many marks may still be put on what was shown last. None on anything of ours: they would change how it reads.
+struct Marks(usize);
 
-/// Accents that stack on the letter before them, in the blocks made of nothing else.
-fn is_mark(c: char) -> bool {
-    matches!(c,
-        '\u{300}'..='\u{36f}' | '\u{483}'..='\u{489}' | '\u{591}'..='\u{5bd}' | '\u{610}'..='\u{61a}'
-        | '\u{64b}'..='\u{65f}' | '\u{6d6}'..='\u{6dc}' | '\u{e31}' | '\u{e34}'..='\u{e3a}' | '\u{e47}'..='\u{e4e}'
-        | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}')
+impl Marks {
+    /// Where nothing was shown yet.
+    fn at_start() -> Marks {
+        Marks(0)
+    }
+
+    /// Whether `c`, which is the next, may be shown as it is.
+    fn take(&mut self, c: char) -> bool {
+        if !is_mark(c) {
+            self.0 = MOST_MARKS;
+            return true;
+        }
+        let may_stay = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        may_stay
+    }
+
+    /// What was shown last is ours, or a space.
+    fn none(&mut self) {
+        self.0 = 0;
+    }
 }
 
 #[cfg(test)]
@@ -202,6 +223,26 @@ mod tests {
             assert_eq!(exact_line(text), expected.replace('\n', ""), "{text:?}");
         }
         assert_eq!(exact(&format!("a{}b", " ".repeat(2000))), "a⟦U+0020 ×2000⟧b");
+    }
+
+    #[test]
+    fn marks_of_any_script_stack_three_high_and_never_on_what_is_ours() {
+        for mark in ['\u{301}', '\u{8f0}', '\u{a8e0}', '\u{11366}', '\u{1e8d0}'] {
+            let name = named(mark);
+            for (text, expected) in [
+                (format!("a{}b{mark}", mark.to_string().repeat(5)), format!("a{mark}{mark}{mark}{name}{name}b{mark}")),
+                (format!("{mark}a"), format!("{name}a")),
+                (format!("a {mark}"), format!("a {name}")),
+                (format!("a\u{200d}{mark}"), format!("a⟦U+200D⟧{name}")),
+            ] {
+                assert_eq!((shown(&text), exact(&text)), (expected.clone(), expected), "{text:?}");
+            }
+            assert_eq!(exact(&format!("a\n{mark}b")), format!("a⟦U+000A⟧\n{name}b"));
+            assert_eq!(exact(&format!("⟦{mark}")), format!("⟦U+27E6⟧{name}"));
+        }
+        assert_eq!(exact("\u{e000}\u{f8ff}\u{fffc}\u{1d159}"), "⟦U+E000⟧⟦U+F8FF⟧⟦U+FFFC⟧⟦U+1D159⟧");
+        let pictures = format!("\u{1f6e0}{}", "\u{fe0f}".repeat(3));
+        assert_eq!(shown(&pictures), "\u{1f6e0}\u{fe0f}⟦U+FE0F⟧⟦U+FE0F⟧");
     }
 
     #[test]

@@ -165,6 +165,8 @@ pub struct Move {
     pub note: Option<String>,
     /// A new end of the time for a decision; the decisions so far are then forgotten.
     pub reopened_until_ms: Option<i64>,
+    /// Whom to tell of it. A webhook that an earlier notice of this call still waits for is told by that one.
+    pub notices: Vec<NewNotice>,
 }
 
 impl ApprovalState {

@@ -102,6 +102,11 @@ pub enum Error {
     },
 }
 
+/// Whether a store was ever opened in this folder.
+pub fn is_in(data_dir: &Path) -> bool {
+    data_dir.join("portcullis.db").is_file()
+}
+
 impl Store {
     /// Opens `data_dir/portcullis.db`, made with its directory where they are missing, and brings its schema up to date.
     /// Several processes on one host may have it open.

@@ -146,12 +146,12 @@ impl Beside {
         self.runtime.block_on(deciding).expect("the store is there").expect("alice may");
     }
 
-    /// Asks anew, as alice.
+    /// Asks anew, as alice, and tells these webhooks.
     #[track_caller]
-    pub(crate) fn reopen(&self, held: &Approval) {
+    pub(crate) fn reopen(&self, held: &Approval, hooks: &[String]) {
         let people = everybody_an_admin();
         let decider = Decider { person: "alice", proof: Proof::Password, via: "cli", place: Place::default(), people };
-        let reopening = self.approvals.reopen(&held.id, &decider);
+        let reopening = self.approvals.reopen(&held.id, hooks, &decider);
         self.runtime.block_on(reopening).expect("the store is there").expect("alice may");
     }
 

@@ -21,6 +21,7 @@ mod memory;
 mod notices;
 mod page;
 mod people;
+mod people_attacked;
 mod runs;
 mod sessions;
 mod speed;

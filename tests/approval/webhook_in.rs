@@ -224,7 +224,7 @@ fn a_23_a_replayed_message_changes_nothing() {
     assert_eq!(world.send(&deny), (200, json!({ "id": &*held.id, "state": "denied", "repeated": true })));
     let reused = Message { id: deny.id.clone(), ..world.approval(&other, "chat") };
     assert_eq!(world.send(&reused).0, 409);
-    world.beside.reopen(&held);
+    world.beside.reopen(&held, &[]);
     let (status, answer) = world.send(&deny);
     assert_eq!((status, &answer["error"]), (409, &json!("webhook.repeated")));
 

@@ -196,6 +196,7 @@ fn idle_streams_with_unread_data_starve_no_post() {
         app: Arc::new(Lazy),
         certificate: None,
         max_connections: 10,
+        makes_room: false,
         snapshots: Arc::new(arc_swap::ArcSwap::from_pointee(snapshot)),
         metrics: Arc::new(portcullis::metrics::Metrics::new()),
         clock: portcullis::clock::Clock::System,

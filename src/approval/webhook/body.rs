@@ -42,12 +42,23 @@ pub(super) fn of(notice: &Notice, view: &View, hook: &Hook, approvals: &Approval
         data["decision_url"] = format!("{}/webhooks/{}", in_force.admin_url, hook.name).into();
         data["nonce"] = notice.nonce.clone().into();
     }
-    if hook.sends_arguments {
-        let arguments = approvals.masked_arguments(view).and_then(|text| serde_json::from_str(&text).ok());
-        data["arguments"] = arguments.unwrap_or(Value::Null);
-        data["masked"] = terms.mask.iter().cloned().collect();
+    if !hook.sends_arguments {
+        return message(held.created_at_ms, &data).into_bytes();
     }
-    json!({ "type": REQUESTED, "timestamp": rfc3339(held.created_at_ms), "data": data }).to_string().into_bytes()
+    data["arguments"] = Value::Null;
+    data["masked"] = terms.mask.iter().cloned().collect();
+    let arguments = approvals.masked_arguments(view);
+    with_arguments(&message(held.created_at_ms, &data), arguments.as_deref().unwrap_or("null")).into_bytes()
+}
+
+fn message(at_ms: i64, data: &Value) -> String {
+    json!({ "type": REQUESTED, "timestamp": rfc3339(at_ms), "data": data }).to_string()
+}
+
+/// Puts the canonical text in as it is: parsed, it would have to fit the parser's depth. Within a text of JSON there is no
+/// quote that is not escaped, so only the member itself reads like this.
+fn with_arguments(message: &str, arguments: &str) -> String {
+    message.replacen(r#""arguments":null"#, &format!(r#""arguments":{arguments}"#), 1)
 }
 
 /// Who wants what, in one sentence that no chat takes for more than that.
@@ -81,7 +92,18 @@ fn quiet(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quiet;
+    use super::{message, quiet, with_arguments};
+    use serde_json::json;
+
+    #[test]
+    fn arguments_of_any_depth_stand_in_the_message_as_they_are() {
+        let deep = format!("{}1{}", "[".repeat(3_000), "]".repeat(3_000));
+        let data = json!({ "a": "\"arguments\":null", "arguments": null, "masked": [] });
+
+        let text = with_arguments(&message(0, &data), &deep);
+
+        assert!(text.contains(&format!(r#""a":"\"arguments\":null","arguments":{deep},"masked":[]"#)), "{text}");
+    }
 
     /// A-20, A-25.
     #[test]

@@ -83,7 +83,7 @@ pub(super) async fn approve(args: &Approve, context: &Context<'_>, out: &mut dyn
 fn confirm(given: Option<&str>, view: &View) -> anyhow::Result<()> {
     let digest = hex(&view.approval.digest);
     if let Some(given) = given {
-        let given: String = given.chars().filter(|c| *c != ' ').collect();
+        let given: String = given.chars().filter(|c| !c.is_whitespace()).collect();
         if given.len() != digest.len() {
             return Err(usage("--digest takes all 64 digits, as `portcullis approvals show` prints them"));
         }
@@ -98,7 +98,9 @@ fn confirm(given: Option<&str>, view: &View) -> anyhow::Result<()> {
     eprint!("\nTo let this run, type the last {TYPED} digits of the digest: ");
     let mut typed = String::new();
     io::stdin().read_line(&mut typed).context("cannot read from the terminal")?;
-    if Some(typed.trim().to_ascii_lowercase().as_str()) != digest.get(digest.len().saturating_sub(TYPED)..) {
+    // As they are shown, too: in words of four.
+    typed.retain(|c| !c.is_whitespace());
+    if Some(typed.to_ascii_lowercase().as_str()) != digest.get(digest.len().saturating_sub(TYPED)..) {
         bail!("these are not its last {TYPED} digits; nothing was approved");
     }
     Ok(())
@@ -132,8 +134,9 @@ async fn decide(
 
 pub(super) async fn reopen(args: &Change, context: &Context<'_>, out: &mut dyn Write) -> anyhow::Result<()> {
     let name = verified(&args.by, context).await?;
+    let hooks = context.config.approvals.hook_names();
     let reopened =
-        with_log(context, async |approvals| Ok(approvals.reopen(&args.id, &decider(&name, context)).await?));
+        with_log(context, async |approvals| Ok(approvals.reopen(&args.id, &hooks, &decider(&name, context)).await?));
     let held = counts(reopened.await?)?;
     writeln!(out, "{} may be decided on again", held.id)?;
     Ok(())

@@ -29,8 +29,12 @@ pub(super) async fn run(args: &List, context: &Context<'_>, out: &mut dyn Write)
     let now_ms = context.clock.unix_ms();
     if args.json {
         let held: Vec<Value> = held.iter().map(|one| facts(one, now_ms)).collect();
-        writeln!(out, "{}", ascii(&held.into()))?;
+        writeln!(out, "{}", ascii(&format!("{:#}", Value::from(held))))?;
         return Ok(());
+    }
+    if held.is_empty() {
+        // Not where a program would read it.
+        eprintln!("nothing is held");
     }
     for one in &held {
         writeln!(out, "{}", line(one, now_ms))?;

@@ -38,6 +38,13 @@ pub(super) enum ApprovalsCommand {
     Watch,
 }
 
+impl ApprovalsCommand {
+    /// Whether it changes nothing.
+    pub(super) fn is_reading(&self) -> bool {
+        matches!(self, ApprovalsCommand::List(_) | ApprovalsCommand::Show(_) | ApprovalsCommand::Watch)
+    }
+}
+
 /// Who changes something.
 #[derive(Debug, clap::Args)]
 pub(super) struct By {
@@ -106,9 +113,9 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 }
 
 /// JSON in ASCII, so that nothing in it speaks to the terminal. Outside of its strings JSON is ASCII already.
-fn ascii(json: &serde_json::Value) -> String {
+fn ascii(json: &str) -> String {
     let mut out = String::new();
-    for c in format!("{json:#}").chars() {
+    for c in json.chars() {
         match c {
             '\n' | ' '..='~' => out.push(c),
             c => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),

@@ -19,6 +19,8 @@ use std::io::{self, Write};
 const COLUMNS: usize = 78;
 /// Deeper values are not moved further to the right.
 const DEEPEST: usize = 16;
+/// Stands before the further lines of a field.
+const FIELD: &str = "            ";
 
 /// `approvals show`.
 #[derive(Debug, clap::Args)]
@@ -37,7 +39,7 @@ pub(super) async fn run(args: &Show, context: &Context<'_>, out: &mut dyn Write)
     let notices = approvals.notices(&args.id).await?;
     let now_ms = context.clock.unix_ms();
     if args.json {
-        writeln!(out, "{}", ascii(&facts(&view, &notices, &approvals, now_ms)?))?;
+        writeln!(out, "{}", ascii(&facts(&view, &notices, &approvals, now_ms)))?;
         return Ok(());
     }
     print(&view, &notices, &approvals, now_ms, out)
@@ -196,8 +198,7 @@ fn behind(out: &mut dyn Write, indent: &str, marks: [&str; 2], text: &str) -> io
     let room = COLUMNS.saturating_sub(indent.len() + marks[1].len());
     let (mut line, mut columns, mut mark) = (String::new(), 0, marks[0]);
     for c in text.chars() {
-        // What is not ASCII may be wide.
-        let width = if c.is_ascii() { 1 } else { 2 };
+        let width = width(c);
         if columns + width > room {
             writeln!(out, "{indent}{mark}{line}")?;
             (columns, mark) = (0, marks[1]);
@@ -209,8 +210,30 @@ fn behind(out: &mut dyn Write, indent: &str, marks: [&str; 2], text: &str) -> io
     writeln!(out, "{indent}{mark}{line}")
 }
 
+/// A name and what is said of it, in lines that end where a word does.
 fn field(out: &mut dyn Write, name: &str, value: &str) -> io::Result<()> {
-    behind(out, "", [&format!("  {name:<10}"), "            "], value)
+    let mark = format!("  {name:<10}");
+    let room = COLUMNS.saturating_sub(mark.len());
+    let (mut line, mut mark) = (String::new(), &*mark);
+    for word in value.split(' ') {
+        if !line.is_empty() && columns(&line) + 1 + columns(word) > room {
+            behind(out, "", [mark, FIELD], &line)?;
+            (mark, line) = (FIELD, String::new());
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    behind(out, "", [mark, FIELD], &line)
+}
+
+fn columns(text: &str) -> usize {
+    text.chars().map(width).sum()
+}
+
+/// What is not ASCII may be wide.
+fn width(c: char) -> usize {
+    if c.is_ascii() { 1 } else { 2 }
 }
 
 /// In words of four digits, as people compare them.
@@ -219,16 +242,16 @@ pub(super) fn grouped(digest: &[u8; 32]) -> String {
     words.join(" ")
 }
 
-/// Everything, for programs.
-fn facts(view: &View, notices: &[Notice], approvals: &Approvals, now_ms: i64) -> anyhow::Result<Value> {
+/// Everything, for programs, in JSON.
+fn facts(view: &View, notices: &[Notice], approvals: &Approvals, now_ms: i64) -> String {
     let mut facts = list::facts(&view.approval, now_ms);
-    let arguments = approvals.masked_arguments(view).map(|text| serde_json::from_str::<Value>(&text)).transpose()?;
+    let arguments = approvals.masked_arguments(view).unwrap_or_else(|| "null".to_owned());
     let responses = view.call.as_ref().and_then(Call::input_responses);
-    let responses = responses.map(|node| serde_json::from_str::<Value>(node.text())).transpose()?;
+    let responses = responses.map_or("null", |node| node.text());
     let more = json!({
-        "arguments": arguments,
+        "arguments": parsed(&arguments),
         "masked": view.terms.mask,
-        "input_responses": responses,
+        "input_responses": parsed(responses),
         "request_state": view.call.as_ref().and_then(Call::request_state),
         "is_erased": view.call.is_none(),
         "approvers": view.terms.approvers,
@@ -240,7 +263,18 @@ fn facts(view: &View, notices: &[Notice], approvals: &Approvals, now_ms: i64) ->
     if let (Value::Object(facts), Value::Object(more)) = (&mut facts, more) {
         facts.extend(more);
     }
-    Ok(facts)
+    let text = with_member(format!("{facts:#}"), "arguments", &arguments);
+    with_member(text, "input_responses", responses)
+}
+
+/// Nothing where it is deeper than the parser goes; then [`with_member`] puts it in as it is.
+fn parsed(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
+}
+
+/// The member of the outermost object, which alone stands at the beginning of a line like this.
+fn with_member(facts: String, name: &str, text: &str) -> String {
+    facts.replacen(&format!("\n  \"{name}\": null"), &format!("\n  \"{name}\": {text}"), 1)
 }
 
 fn webhook(notice: &Notice) -> Value {

@@ -47,7 +47,7 @@ impl Caller<'_> {
         terms: &Terms,
     ) -> Result<Approval, End> {
         let settings = &exchange.snapshot.config.approvals;
-        let hooks: Vec<String> = settings.webhooks.iter().map(|hook| hook.name.clone()).collect();
+        let hooks = settings.hook_names();
         let ask = Ask {
             call,
             requester: requester(self.principal, &exchange.snapshot),

@@ -180,8 +180,14 @@ pub(crate) async fn a_denial_is_in_force_for_as_long_as_the_call_could_have_wait
 pub(crate) async fn a_reopened_call_begins_anew(here: Store, there: Store) {
     held(&here, "h1", 1).await;
     decide(&there, "h1", said("bob", false, 1_400), Step::Denies).await;
-    let reopening =
-        Move { from: &[State::Denied], to: State::Pending, at_ms: 1_450, note: None, reopened_until_ms: Some(1_950) };
+    let reopening = Move {
+        from: &[State::Denied],
+        to: State::Pending,
+        at_ms: 1_450,
+        note: None,
+        reopened_until_ms: Some(1_950),
+        notices: Vec::new(),
+    };
 
     assert!(there.move_approval("h1", reopening.clone()).await.unwrap());
     assert!(!here.move_approval("h1", reopening).await.unwrap(), "it is not denied any more");
@@ -261,8 +267,14 @@ pub(crate) async fn what_ran_when_its_process_ended_is_found_and_never_used_agai
     assert!(
         matches!(hold(&here, identical.clone()).await, Holding::Known(known) if known.state == State::Indeterminate)
     );
-    let resolving =
-        Move { from: &[State::Indeterminate], to: State::Failed, at_ms: 1_400, note: None, reopened_until_ms: None };
+    let resolving = Move {
+        from: &[State::Indeterminate],
+        to: State::Failed,
+        at_ms: 1_400,
+        note: None,
+        reopened_until_ms: None,
+        notices: Vec::new(),
+    };
     assert!(here.move_approval("h1", resolving).await.unwrap());
     assert!(matches!(hold(&here, identical).await, Holding::New(_)));
 }

@@ -8,8 +8,14 @@ fn notice(id: &str, hook: &str) -> NewNotice {
 }
 
 async fn withdraw(store: &Store, id: &str) {
-    let step =
-        Move { from: &[State::Pending], to: State::Withdrawn, at_ms: 1_200, note: None, reopened_until_ms: None };
+    let step = Move {
+        from: &[State::Pending],
+        to: State::Withdrawn,
+        at_ms: 1_200,
+        note: None,
+        reopened_until_ms: None,
+        notices: Vec::new(),
+    };
     assert!(store.move_approval(id, step).await.unwrap());
 }
 

@@ -38,20 +38,7 @@ impl Sqlite {
                 return Ok(Holding::TooMany);
             }
             insert(connection, &new)?;
-            for notice in notices {
-                connection
-                    .prepare_cached(
-                        "INSERT INTO notices (id, approval, hook, nonce, next_at, created_at) VALUES (?, ?, ?, ?, ?, ?)",
-                    )?
-                    .execute(params![
-                        notice.id,
-                        new.id,
-                        notice.hook,
-                        notice.nonce,
-                        new.created_at_ms,
-                        new.created_at_ms
-                    ])?;
-            }
+            tell(connection, &new.id, &notices, false, new.created_at_ms)?;
             Ok(Holding::New(Box::new(new)))
         })
         .await
@@ -217,6 +204,7 @@ impl Sqlite {
             if !has_ended {
                 connection.prepare_cached("DELETE FROM approval_decisions WHERE approval = ?")?.execute([&id])?;
             }
+            tell(connection, &id, &step.notices, true, step.at_ms)?;
             touch(connection, &id)?;
             Ok(true)
         })
@@ -401,6 +389,20 @@ fn insert(connection: &Connection, new: &Approval) -> Result<(), Error> {
         ":waited": new.waited_for_until_ms, ":task": new.task_until_ms, ":call": new.call,
     })?;
     touch(connection, &new.id)
+}
+
+/// Leaves notices to be sent. `again`: to each webhook that no earlier one of that call still waits for.
+fn tell(connection: &Connection, approval: &str, notices: &[NewNotice], again: bool, at_ms: i64) -> Result<(), Error> {
+    let sql = "INSERT INTO notices (id, approval, hook, nonce, next_at, created_at)
+               SELECT :id, :approval, :hook, :nonce, :at, :at WHERE NOT (:again AND EXISTS
+               (SELECT 1 FROM notices WHERE approval = :approval AND hook = :hook AND state = 'waiting'))";
+    for NewNotice { id, hook, nonce } in notices {
+        let of = named_params! {
+            ":id": id, ":approval": approval, ":hook": hook, ":nonce": nonce, ":at": at_ms, ":again": again,
+        };
+        connection.prepare_cached(sql)?.execute(of)?;
+    }
+    Ok(())
 }
 
 /// Gives the row the next number, by which others see that it changed.
