@@ -118,8 +118,14 @@ pub(crate) async fn what_is_withdrawn_or_runs_out_holds_nothing_and_leaves_no_ro
 ) {
     held(&here, "h1", 1).await;
     held(&here, "h2", 2).await;
-    let step =
-        Move { from: &[State::Pending], to: State::Withdrawn, at_ms: 1_100, note: None, reopened_until_ms: None };
+    let step = Move {
+        from: &[State::Pending],
+        to: State::Withdrawn,
+        at_ms: 1_100,
+        note: None,
+        reopened_until_ms: None,
+        notices: Vec::new(),
+    };
 
     assert!(here.move_approval("h1", step).await.unwrap());
     there.expire_approvals(1_500).await.unwrap();
