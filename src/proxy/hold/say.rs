@@ -67,7 +67,7 @@ fn until(approval: &Approval) -> i64 {
 
 pub(super) fn told(approval: &Approval) -> (Code, String) {
     let (id, until) = (&approval.id, rfc3339(until(approval)));
-    let note = approval.note.as_deref().map(exact_line).unwrap_or_else(|| "no reason was given".to_owned());
+    let note = approval.note.as_deref().map_or_else(|| "no reason was given".to_owned(), exact_line);
     let note = note.as_str();
     match approval.state {
         State::Pending => (Code::Held, pending(approval, &until)),
