@@ -246,6 +246,7 @@ fn whole(shared: &Shared, view: &View, known: &Known) -> Value {
         "is_erased": call.is_none(),
         "masked": view.terms.mask,
         "signals": view.terms.findings.iter().map(|found| json!({ "signal": found.signal, "at": found.at })).collect::<Vec<_>>(),
+        "warning": view.terms.warning,
         "approvers": view.terms.approvers,
         "self": view.terms.by_requester,
         "decisions": view.decisions.iter().map(said).collect::<Vec<_>>(),

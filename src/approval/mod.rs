@@ -300,7 +300,10 @@ impl Approvals {
             self.invalidate(approval, "who approved it may not any more").await?;
             return Ok(None);
         }
-        let call = self.call_of(approval)?.ok_or(Error::Sealed)?;
+        // What was taken back or ran out holds nothing any more.
+        let Some(call) = self.call_of(approval)? else {
+            return Ok(None);
+        };
         if !self.0.audit.is_available() {
             return Err(Unavailable::Closed.into());
         }

@@ -201,6 +201,9 @@ fn the_same_call_after_one_of_which_nobody_knows_is_shown_with_a_warning() {
     let shown = |held: &Value| gateway.cli(&["approvals", "show", id(held)]).success().stdout;
     assert!(shown(again).contains("warning") && shown(again).contains(id(first)), "{}", shown(again));
     assert!(!shown(first).contains("warning"), "{}", shown(first));
+    let for_programs = gateway.cli(&["approvals", "show", id(again), "--json"]).success().stdout;
+    let for_programs: Value = serde_json::from_str(&for_programs).expect("JSON");
+    assert!(for_programs["warning"].as_str().is_some_and(|text| text.contains(id(first))), "{for_programs}");
     let page = logged_in(&gateway, "bob").get(&format!("/approvals/{}", id(again))).text();
     let warns = |page: &str| page.contains("whether it ran is not known") && page.contains(id(first));
     assert!(warns(&page), "{page}");

@@ -257,6 +257,7 @@ fn facts(view: &View, notices: &[Notice], approvals: &Approvals, now_ms: i64) ->
         "approvers": view.terms.approvers,
         "self": view.terms.by_requester,
         "signals": view.terms.findings,
+        "warning": view.terms.warning,
         "decisions": view.decisions.iter().map(said).collect::<Vec<_>>(),
         "webhooks": notices.iter().map(webhook).collect::<Vec<_>>(),
     });
