@@ -14,7 +14,8 @@ use serde_json::Value;
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 const RULES: &str = r#"- { name: risky, tools: ["up/danger"], hold: { approvers: { groups: [admins] } } }"#;
 

@@ -260,8 +260,8 @@ fn facts(view: &View, notices: &[Notice], approvals: &Approvals, now_ms: i64) ->
     if let (Value::Object(facts), Value::Object(more)) = (&mut facts, more) {
         facts.extend(more);
     }
-    let text = with_member(format!("{facts:#}"), "arguments", &arguments);
-    with_member(text, "input_responses", responses)
+    let text = with_member(&format!("{facts:#}"), "arguments", &arguments);
+    with_member(&text, "input_responses", responses)
 }
 
 /// Nothing where it is deeper than the parser goes; then [`with_member`] puts it in as it is.
@@ -270,7 +270,7 @@ fn parsed(text: &str) -> Option<Value> {
 }
 
 /// The member of the outermost object, which alone stands at the beginning of a line like this.
-fn with_member(facts: String, name: &str, text: &str) -> String {
+fn with_member(facts: &str, name: &str, text: &str) -> String {
     facts.replacen(&format!("\n  \"{name}\": null"), &format!("\n  \"{name}\": {text}"), 1)
 }
 
