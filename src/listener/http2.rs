@@ -53,12 +53,7 @@ pub(super) async fn serve<A>(
 {
     let config = &listener.snapshots.load_full().config;
     let (idle, max_streams) = (config.timeouts.keep_alive.duration(), config.limits.streams);
-    let digest = Arc::new(Digest {
-        ssl_digest: stream.get_ssl_digest(),
-        timing_digest: stream.get_timing_digest(),
-        proxy_digest: stream.get_proxy_digest(),
-        socket_digest: stream.get_socket_digest(),
-    });
+    let digest = Arc::new(digest_of(&stream));
     let options = options(max_streams, config.limits.head.bytes());
     let Ok(Ok(mut connection)) = timeout_at(until, server::handshake(stream, Some(options))).await else {
         return listener.refused("http2");
@@ -113,6 +108,16 @@ pub(super) async fn serve<A>(
     }
     // Their client is gone, which each of them notices and writes down.
     streams.detach_all();
+}
+
+/// What is known of a connection, for each request on it.
+fn digest_of(stream: &Stream) -> Digest {
+    Digest {
+        ssl_digest: stream.get_ssl_digest(),
+        timing_digest: stream.get_timing_digest(),
+        proxy_digest: stream.get_proxy_digest(),
+        socket_digest: stream.get_socket_digest(),
+    }
 }
 
 /// A stream whose data nobody reads holds no more than its own window. The connection's window is the sum of all of
