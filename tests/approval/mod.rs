@@ -19,6 +19,7 @@ mod kills;
 mod looks;
 mod memory;
 mod notices;
+mod operator;
 mod page;
 mod people;
 mod people_attacked;
