@@ -3,7 +3,6 @@
 use super::serve;
 use clap::Subcommand;
 use portcullis_local::Handover;
-use portcullis_sandbox::server;
 use std::io::{BufReader, Write as _};
 use std::process::ExitCode;
 
@@ -12,6 +11,8 @@ use std::process::ExitCode;
 pub(super) enum UpstreamCommand {
     /// The sandbox: a shell and files for agents.
     Sandbox,
+    /// A few actions on one host, by SSH.
+    Ssh,
     /// Waits for the end of the gateway, and clears up after it.
     Keep,
 }
@@ -21,7 +22,8 @@ const CANNOT: u8 = 78;
 
 pub(super) fn run(command: &UpstreamCommand) -> ExitCode {
     match command {
-        UpstreamCommand::Sandbox => sandbox(),
+        UpstreamCommand::Sandbox => serve_with("sandbox", portcullis_sandbox::run),
+        UpstreamCommand::Ssh => serve_with("ssh", portcullis_ssh::run),
         UpstreamCommand::Keep => {
             crate::upstream::local::keep(BufReader::new(std::io::stdin()));
             ExitCode::SUCCESS
@@ -29,13 +31,14 @@ pub(super) fn run(command: &UpstreamCommand) -> ExitCode {
     }
 }
 
-fn sandbox() -> ExitCode {
+/// Takes over what was handed over, and serves with it.
+fn serve_with<E: std::fmt::Display>(kind: &str, server: impl AsyncFnOnce(Handover) -> Result<(), E>) -> ExitCode {
     // First of all: the numbers of what was handed over must be nobody else's.
     let handover = Handover::take();
     serve::start_log();
     serve::close_to_others();
     let Ok(handover) = handover else {
-        eprintln!("error: the gateway starts this; write an upstream of kind `sandbox` in gateway.yaml");
+        eprintln!("error: the gateway starts this; write an upstream of kind `{kind}` in gateway.yaml");
         return ExitCode::from(2);
     };
     let tell = handover.ready.try_clone();
@@ -46,7 +49,7 @@ fn sandbox() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let Err(error) = runtime.block_on(server::run(handover)) else {
+    let Err(error) = runtime.block_on(server(handover)) else {
         return ExitCode::SUCCESS;
     };
     // The gateway reads why where it waits for `ready`; once that was said, nobody reads any more.

@@ -23,6 +23,7 @@ mod reference;
 mod sandbox;
 mod schema;
 mod sensitive;
+mod ssh;
 mod tree;
 mod units;
 mod value;
@@ -39,6 +40,7 @@ pub use problem::{Location, Malformed, Part, Path, Problem, Problems, Segment, S
 pub use reference::reference;
 pub use sandbox::{SandboxBackend, SandboxCgroup, SandboxNetwork, SandboxUpstream};
 pub use schema::schema;
+pub use ssh::{SshCertificates, SshUpstream};
 pub use units::{ByteSize, Period};
 pub use value::{SecretRef, Text, ValueError, read_secret};
 
@@ -188,6 +190,8 @@ pub enum Upstream {
     Http(HttpUpstream),
     /// A shell and files of our own.
     Sandbox(SandboxUpstream),
+    /// A few actions on one host, by SSH.
+    Ssh(SshUpstream),
 }
 
 /// A server reached over Streamable HTTP.

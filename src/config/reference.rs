@@ -4,7 +4,7 @@ use super::schema;
 use super::{
     Admin, Allow, Also, Approvals, Approvers, Audit, BehindProxy, Client, Condition, Config, Deny, Hold, HttpUpstream,
     Identity, Issuer, IssuerTls, Limits, MetadataDocuments, Metrics, OAuth, Policy, PolicyTest, Rule, SandboxUpstream,
-    Timeouts, Tls, UpstreamTimeouts, UpstreamTls, User, Webhook, Who,
+    SshCertificates, SshUpstream, Timeouts, Tls, UpstreamTimeouts, UpstreamTls, User, Webhook, Who,
 };
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::Value;
@@ -230,6 +230,8 @@ fn fields(name: &str) -> &'static [&'static str] {
         "MetadataDocuments" => fields_of::<MetadataDocuments>(),
         "HttpUpstream" => fields_of::<HttpUpstream>(),
         "SandboxUpstream" => fields_of::<SandboxUpstream>(),
+        "SshUpstream" => fields_of::<SshUpstream>(),
+        "SshCertificates" => fields_of::<SshCertificates>(),
         "UpstreamTls" => fields_of::<UpstreamTls>(),
         "UpstreamTimeouts" => fields_of::<UpstreamTimeouts>(),
         "Policy" => fields_of::<Policy>(),

@@ -134,7 +134,8 @@ fn all_headers(exchange: &Exchange, route: &Route, received: &Received) -> Vec<(
 pub(super) fn headers(exchange: &Exchange, route: &Route, received: &Received) -> Vec<(HeaderName, HeaderValue)> {
     let (client, call) = (&exchange.session.req_header().headers, &received.call);
     let mut headers = Vec::with_capacity(8);
-    headers.extend(exchange.facts.principal.as_ref().and_then(|who| route.upstream.about(who)));
+    let about = exchange.facts.principal.as_ref().map(|who| route.upstream.about(who, exchange.id.as_str()));
+    headers.extend(about.into_iter().flatten());
     let version = call.version.as_ref().and_then(|version| HeaderValue::try_from(version).ok());
     headers.extend(version.map(|version| (HeaderName::from_static("mcp-protocol-version"), version)));
     headers.extend(received.session.as_ref().map(|session| (SESSION_ID, session.id.clone())));
@@ -148,8 +149,13 @@ pub(super) fn headers(exchange: &Exchange, route: &Route, received: &Received) -
 }
 
 /// The same for a call whose client is not there, of the newer era.
-pub(super) fn headers_alone(principal: &Principal, route: &Route, call: &Call) -> Vec<(HeaderName, HeaderValue)> {
-    let mut headers: Vec<(HeaderName, HeaderValue)> = route.upstream.about(principal).into_iter().collect();
+pub(super) fn headers_alone(
+    principal: &Principal,
+    request: &str,
+    route: &Route,
+    call: &Call,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers: Vec<(HeaderName, HeaderValue)> = route.upstream.about(principal, request).collect();
     let version = call.version.as_ref().and_then(|version| HeaderValue::try_from(version).ok());
     headers.extend(version.map(|version| (HeaderName::from_static("mcp-protocol-version"), version)));
     mirror(call, &mut headers);

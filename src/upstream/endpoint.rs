@@ -4,7 +4,7 @@
 //! that a rotated credential changes nothing.
 
 use super::Fingerprint;
-use crate::config::{self, HttpUpstream, SandboxUpstream};
+use crate::config::{self, HttpUpstream, SandboxUpstream, SshUpstream};
 
 /// A server that is reached over HTTP: its URL, the socket instead of its host, and who it must prove to be.
 pub(super) fn of_http(settings: &HttpUpstream, loaded: &config::Loaded) -> [u8; 32] {
@@ -24,5 +24,19 @@ pub(super) fn of_sandbox(settings: &SandboxUpstream, loaded: &config::Loaded) ->
     let mut digest = Fingerprint::new("sandbox");
     digest.add(loaded.resolve(&settings.workspace).as_os_str().as_encoded_bytes());
     digest.add(format!("{settings:?}").as_bytes());
+    digest.finish()
+}
+
+/// A host behind SSH: whose account where, which host keys prove it, and what can be asked for. With certificates, as which
+/// principal; the keys are secrets.
+pub(super) fn of_ssh(settings: &SshUpstream, loaded: &config::Loaded) -> [u8; 32] {
+    let mut digest = Fingerprint::new("ssh");
+    digest.add(settings.host.as_bytes());
+    for file in [&settings.known_hosts, &settings.actions] {
+        // A file that cannot be read is a problem of its own, and the upstream is not built.
+        digest.add(&std::fs::read(loaded.resolve(file)).unwrap_or_default());
+    }
+    let principal = settings.certificates.as_ref().map(|certificates| certificates.principal.as_str());
+    digest.add(principal.unwrap_or_default().as_bytes());
     digest.finish()
 }

@@ -26,7 +26,7 @@ pub use hold_state::HoldState;
 pub use seal::{Scope, Seal, SealKey};
 pub use session::{Session, Sessions};
 
-use crate::config::{self, HttpUpstream, Path, Problem, SandboxUpstream};
+use crate::config::{self, HttpUpstream, Path, Problem, SandboxUpstream, SshUpstream};
 use crate::identity::Principal;
 use crate::mcp::Abilities;
 use crate::metrics::Metrics;
@@ -125,6 +125,7 @@ impl Upstreams {
             let built = match upstream {
                 config::Upstream::Http(settings) => Upstream::http(name, settings, loaded, &at.key("http")),
                 config::Upstream::Sandbox(settings) => Upstream::sandbox(name, settings, loaded, &at.key("sandbox")),
+                config::Upstream::Ssh(settings) => Upstream::ssh(name, settings, loaded, &at.key("ssh")),
             };
             match built {
                 Ok(built) => {
@@ -201,15 +202,32 @@ impl Upstream {
         at: &Path,
     ) -> Result<Upstream, Vec<Problem>> {
         let process = local::Process::sandbox(name, settings, loaded, at)?;
+        Upstream::local(name, process, endpoint::of_sandbox(settings, loaded), format!("{settings:?}"), at)
+    }
+
+    fn ssh(name: &str, settings: &SshUpstream, loaded: &config::Loaded, at: &Path) -> Result<Upstream, Vec<Problem>> {
+        let process = local::Process::ssh(name, settings, loaded, at)?;
+        Upstream::local(name, process, endpoint::of_ssh(settings, loaded), format!("{settings:?}"), at)
+    }
+
+    /// A process of ours.
+    fn local(
+        name: &str,
+        process: local::Process,
+        endpoint: [u8; 32],
+        settings: String,
+        at: &Path,
+    ) -> Result<Upstream, Vec<Problem>> {
         let mut seal = Fingerprint::new(name);
-        seal.add(format!("{settings:?}").as_bytes());
+        seal.add(settings.as_bytes());
+        seal.add(&process.fingerprint());
         // A command is silent until it ends, unless it was asked to tell how it comes along.
-        let longest = settings.longest.duration() + WAIT_FOR_A_TURN;
+        let longest = process.longest() + WAIT_FOR_A_TURN;
         Ok(Upstream {
             name: name.into(),
             timeouts: Timeouts { answer: longest, idle: longest, total: longest },
             may_ask: Abilities { elicitation: false, sampling: false, roots: false },
-            endpoint: endpoint::of_sandbox(settings, loaded),
+            endpoint,
             dial: Dial::socket(name, &process.socket).map_err(|why| vec![Problem::new(at.clone(), why)])?,
             target: Target { host: HeaderValue::from_static("localhost"), path: "/mcp".to_owned() },
             headers: Vec::new(),
@@ -220,9 +238,10 @@ impl Upstream {
         })
     }
 
-    /// What is sent beside the call: to a process of ours, who asks.
-    pub fn about(&self, who: &Principal) -> Option<(HeaderName, HeaderValue)> {
-        self.local.as_ref().map(|_| local::principal_header(who))
+    /// What is sent beside the call: to a process of ours, who asks, and the name of the request.
+    pub fn about(&self, who: &Principal, request: &str) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
+        let headers = self.local.as_ref().map(|_| [local::principal_header(who), local::request_header(request)]);
+        headers.into_iter().flatten()
     }
 
     /// Whether many calls share one connection to it in any case (HTTP/2 by prior knowledge).
@@ -233,6 +252,18 @@ impl Upstream {
     /// What is known of its tools: the newest copy fetched, empty until the first fetch.
     pub fn definitions(&self) -> Arc<Definitions> {
         self.definitions.load_full()
+    }
+}
+
+/// Says in what [`Upstream::about`] has made that the request runs the held call `hold`.
+pub fn also_named(headers: &mut [(HeaderName, HeaderValue)], hold: &str) {
+    for (name, value) in headers {
+        if name == local::REQUEST
+            && let Ok(request) = value.to_str()
+            && let Ok(both) = HeaderValue::try_from(format!("{request}/{hold}"))
+        {
+            *value = both;
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod listeners;
 mod names;
 mod oauth;
 mod sandbox;
+mod ssh;
 mod upstreams;
 
 pub use sandbox::destination;

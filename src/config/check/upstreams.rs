@@ -45,6 +45,7 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
         }
         match upstream {
             Upstream::Http(http) => self::http(http, &path.key("http"), problems),
+            Upstream::Ssh(ssh) => super::ssh::check(ssh, &path.key("ssh"), problems),
             Upstream::Sandbox(sandbox) => super::sandbox::check(sandbox, &path.key("sandbox"), problems),
         }
     }

@@ -14,7 +14,7 @@ use crate::jsonrpc::{self, Id, Limits, Message, Node, Notification, Span};
 use crate::mcp::{self, Ask, Era, sse, without_tasks};
 use crate::metrics::InFlight;
 use crate::snapshot::{Route, Snapshot};
-use crate::upstream::{Answer, Definitions, Error, Request, Scope, Send, Session};
+use crate::upstream::{Answer, Definitions, Error, Request, Scope, Send, Session, also_named};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
 use serde_json::json;
@@ -73,6 +73,7 @@ impl Run {
         let quoted = serde_json::Value::from(crate::id::unguessable("portcullis-")).to_string();
         let id = Id::of(Node::of(quoted.as_bytes(), Span::whole(quoted.as_bytes()))).expect("a short string is an id");
         let call = consumed.call();
+        also_named(&mut headers, consumed.id());
         if received.call.era == Era::Modern
             && let Some(definition) = definitions.tools.get(&call.tool())
         {

@@ -27,7 +27,7 @@ impl Caller<'_> {
         };
         let mut request = ping(session);
         // A server of ours knows its sessions by whose they are.
-        request.headers.extend(route.upstream.about(self.principal));
+        request.headers.extend(route.upstream.about(self.principal, exchange.id.as_str()));
         let sender = Send { upstream: &route.upstream, shared: &self.gateway.shared };
         let id = self.received.call.id.as_ref();
         let is_known = async { is_known(sender.send(&request).await?).await };

@@ -105,7 +105,7 @@ impl Caller<'_> {
         })?;
         let name = RequestId::next();
         let (snapshot, consumed, permit) = self.use_up(approval, kept, route, &definitions, name.as_str()).await?;
-        let headers = super::super::forward::headers_alone(self.principal, route, &self.received.call);
+        let headers = super::super::forward::headers_alone(self.principal, name.as_str(), route, &self.received.call);
         // Nobody hears what the server says meanwhile.
         let (news, _) = mpsc::channel(1);
         Run::new(self, &snapshot, route, &definitions, consumed, (headers, news)).start(permit);

@@ -7,6 +7,7 @@ mod cgroup;
 mod health;
 mod keeper;
 mod sandbox;
+mod ssh;
 mod start;
 mod supervise;
 mod user;
@@ -16,12 +17,15 @@ pub use keeper::keep;
 pub use supervise::{supervise, supervised};
 pub use visitor::Visitor;
 
+/// The header that names a request to a local upstream.
+pub(super) const REQUEST: &str = request::HEADER;
+
 use super::Error;
-use crate::config::{self, Path, Problem, SandboxUpstream};
+use crate::config::{self, Path, Problem, SandboxUpstream, SshUpstream};
 use crate::identity::{Principal, Subject};
 use http::{HeaderName, HeaderValue};
 use portcullis_local::handover::{SECRET_HEADER, SECRET_LEN};
-use portcullis_local::{Principal as Asker, principal};
+use portcullis_local::{Principal as Asker, principal, request};
 use start::Plan;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -79,11 +83,37 @@ impl Process {
         loaded: &config::Loaded,
         at: &Path,
     ) -> Result<Process, Vec<Problem>> {
-        let plan = sandbox::plan(name, settings, loaded, at)?;
+        Ok(Process::of(sandbox::plan(name, settings, loaded, at)?, loaded))
+    }
+
+    /// Describes an SSH upstream; starts nothing.
+    ///
+    /// # Errors
+    /// Everything about it that cannot be used, its files included.
+    pub(super) fn ssh(
+        name: &str,
+        settings: &SshUpstream,
+        loaded: &config::Loaded,
+        at: &Path,
+    ) -> Result<Process, Vec<Problem>> {
+        Ok(Process::of(ssh::plan(name, settings, loaded, at)?, loaded))
+    }
+
+    fn of(plan: Plan, loaded: &config::Loaded) -> Process {
         // One name for each configuration: calls may still use the process of the one before.
-        let name = format!("{name}.{}.sock", crate::id::short());
+        let name = format!("{}.{}.sock", plan.name, crate::id::short());
         let socket = loaded.resolve(&loaded.config.data_dir).join(SOCKETS).join(name);
-        Ok(Process { socket, plan, state: watch::Sender::new(State::New), cgroups: Mutex::default() })
+        Process { socket, plan, state: watch::Sender::new(State::New), cgroups: Mutex::default() }
+    }
+
+    /// The longest time that one of its calls may take.
+    pub(super) fn longest(&self) -> Duration {
+        self.plan.kind.longest()
+    }
+
+    /// SHA-256 over everything that it is started with, secrets included.
+    pub(super) fn fingerprint(&self) -> [u8; 32] {
+        self.plan.kind.fingerprint()
     }
 
     /// What opens the process as it runs now. While it is started, this waits.
@@ -147,6 +177,12 @@ pub(super) fn principal_header(who: &Principal) -> (HeaderName, HeaderValue) {
         (None, Subject::Client(id)) => (who.issuer.to_string(), id.to_string()),
     };
     asker_header(&Asker { issuer: subject.0, subject: subject.1 })
+}
+
+/// Which request it is, as a local upstream is told: the name that the audit log has for it.
+pub(super) fn request_header(name: &str) -> (HeaderName, HeaderValue) {
+    let value = HeaderValue::try_from(name).expect("names of requests are visible ASCII");
+    (HeaderName::from_static(request::HEADER), value)
 }
 
 fn asker_header(asker: &Asker) -> (HeaderName, HeaderValue) {

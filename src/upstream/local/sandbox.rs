@@ -27,9 +27,9 @@ pub(super) fn plan(
         name: name.to_owned(),
         kind: Kind::Sandbox(Box::new(described(name, settings, loaded))),
         user: settings.user.clone(),
-        cgroup: settings.cgroup.clone(),
+        cgroup: Some(settings.cgroup.clone()),
         memory_total: settings.memory_total.map(|size| size.bytes() as u64),
-        folder: Folder { path: workspace },
+        folder: Some(Folder { path: workspace }),
     })
 }
 

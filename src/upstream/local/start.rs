@@ -3,6 +3,7 @@
 use super::cgroup::{self, Stem};
 use super::user::{self, Account};
 use crate::config::SandboxCgroup;
+use crate::upstream::Fingerprint;
 use nix::unistd::{Gid, Uid, getegid, geteuid};
 use portcullis_local::handover::{SECRET_LEN, Start};
 use portcullis_sandbox::Settings;
@@ -13,6 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::process::{Child, Command};
 
 /// What a local upstream gets of our environment, where it is set.
@@ -25,15 +27,18 @@ pub(super) struct Plan {
     pub(super) kind: Kind,
     /// The configured user.
     pub(super) user: Option<String>,
-    pub(super) cgroup: SandboxCgroup,
+    /// Where its cgroups are, where it needs any.
+    pub(super) cgroup: Option<SandboxCgroup>,
     /// Memory of all that it starts, in bytes; `None` for half of this host's.
     pub(super) memory_total: Option<u64>,
-    pub(super) folder: Folder,
+    /// The folder it works in, where it has one.
+    pub(super) folder: Option<Folder>,
 }
 
 /// Which of our upstreams it is, with its settings.
 pub(super) enum Kind {
     Sandbox(Box<Settings>),
+    Ssh(Box<portcullis_ssh::Settings>),
 }
 
 /// Where its files are.
@@ -59,15 +64,21 @@ pub(super) struct Left {
 // === impl Plan ===
 
 impl Plan {
+    /// One that works in no folder and starts no processes itself.
+    pub(super) fn of(name: &str, kind: Kind) -> Plan {
+        Plan { name: name.to_owned(), kind, user: None, cgroup: None, memory_total: None, folder: None }
+    }
+
     /// Starts it, to answer on `listener` whoever shows `secret`.
     ///
     /// # Errors
     /// For the person who runs the gateway: what stands in the way, and what to do.
     pub(super) fn start(&self, listener: &UnixListener, secret: [u8; SECRET_LEN]) -> Result<Started, String> {
         let account = user::account(&self.name, self.user.as_deref())?;
-        let folder = self.folder.open(account)?;
+        let folder = self.folder.as_ref().map(|folder| folder.open(account)).transpose()?;
+        let wanted = self.cgroup.as_ref().unwrap_or(&SandboxCgroup::None);
         let Stem { settings: cgroups, folders, entered } =
-            cgroup::make(&self.cgroup, &self.name, account, self.memory_total)?;
+            cgroup::make(wanted, &self.name, account, self.memory_total)?;
         let left = Left { cgroups: folders };
         match self.spawn(listener, secret, account, folder, cgroups, entered) {
             Ok((child, ready)) => Ok(Started { child, ready, left }),
@@ -83,18 +94,20 @@ impl Plan {
         listener: &UnixListener,
         secret: [u8; SECRET_LEN],
         account: Option<Account>,
-        folder: OwnedFd,
+        folder: Option<OwnedFd>,
         cgroup: Cgroup,
         entered: Vec<OwnedFd>,
     ) -> Result<(Child, OwnedFd), String> {
-        let Kind::Sandbox(settings) = &self.kind;
-        let settings = Settings { cgroup, ..(**settings).clone() };
+        let (kind, settings) = match &self.kind {
+            Kind::Sandbox(settings) => ("sandbox", serde_json::to_vec(&Settings { cgroup, ..(**settings).clone() })),
+            Kind::Ssh(settings) => ("ssh", serde_json::to_vec(settings)),
+        };
         let start = Start {
-            arguments: vec!["upstream".into(), "sandbox".into()],
+            arguments: vec!["upstream".into(), kind.into()],
             environment: environment(),
             listener: listener.try_clone().map_err(|why| format!("cannot share its socket: {why}"))?.into(),
-            settings: serde_json::to_vec(&settings).expect("settings are always JSON"),
-            folder: Some(folder),
+            settings: settings.expect("settings are always JSON"),
+            folder,
             user: account.map(|account| (account.uid, account.gid)),
             entered,
         };
@@ -107,6 +120,29 @@ impl Plan {
 fn environment() -> Vec<(String, OsString)> {
     let passed = ENVIRONMENT.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var_os(name)?)));
     passed.chain([("PATH".to_owned(), PATH.into())]).collect()
+}
+
+// === impl Kind ===
+
+impl Kind {
+    /// The longest time that one call may take.
+    pub(super) fn longest(&self) -> Duration {
+        match self {
+            Kind::Sandbox(settings) => settings.longest,
+            Kind::Ssh(settings) => settings.longest(),
+        }
+    }
+
+    /// SHA-256 over all settings, secrets included.
+    pub(super) fn fingerprint(&self) -> [u8; 32] {
+        let settings = match self {
+            Kind::Sandbox(settings) => serde_json::to_vec(settings),
+            Kind::Ssh(settings) => serde_json::to_vec(settings),
+        };
+        let mut fingerprint = Fingerprint::new("local");
+        fingerprint.add(&settings.expect("settings are always JSON"));
+        fingerprint.finish()
+    }
 }
 
 // === impl Folder ===

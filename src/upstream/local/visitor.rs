@@ -46,10 +46,12 @@ impl<'a> Visitor<'a> {
         Ok(account.flatten().map(|account| (account.uid, account.gid)))
     }
 
-    /// What the upstream was started with; where its cgroups are is not among it.
+    /// What a sandbox was started with; where its cgroups are is not among it.
     pub fn settings(&self) -> Option<&Settings> {
-        let Kind::Sandbox(settings) = &self.upstream.local.as_ref()?.plan.kind;
-        Some(settings)
+        match &self.upstream.local.as_ref()?.plan.kind {
+            Kind::Sandbox(settings) => Some(settings),
+            Kind::Ssh(_) => None,
+        }
     }
 
     /// The cgroups that were made for it, as it runs now.

@@ -12,9 +12,12 @@ pub mod descriptors;
 pub mod handover;
 /// Who asks, in a header.
 pub mod principal;
+/// Which request it is, in a header.
+pub mod request;
 /// Answering on the socket that was handed over.
 pub mod serve;
 
 pub use handover::{Handover, Prepared, Start};
 pub use principal::Principal;
+pub use request::Request;
 pub use serve::{Gone, HEALTH, serve};

@@ -2,6 +2,7 @@
 
 use crate::handover::{READY, SECRET_HEADER, SECRET_LEN};
 use crate::principal::{self, Principal};
+use crate::request;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -23,7 +24,8 @@ use tracing::{info, warn};
 pub const HEALTH: &str = "/healthz";
 
 /// Answers with `router` until the gateway ends or asks this process to (SIGTERM). Every request must show `secret`; who
-/// asks is an extension of it, [`Principal`], where the gateway says so.
+/// asks and what it is called there are extensions of it, [`Principal`] and
+/// [`request::Request`], where the gateway says so.
 ///
 /// # Errors
 /// The socket cannot be used.
@@ -63,6 +65,12 @@ async fn only_the_gateway(State(secret): State<[u8; SECRET_LEN]>, mut request: R
             return (StatusCode::BAD_REQUEST, "who asks cannot be read").into_response();
         };
         request.extensions_mut().insert(principal);
+    }
+    if let Some(value) = request.headers_mut().remove(request::HEADER) {
+        let Some(name) = request::Request::of_header(value.as_bytes()) else {
+            return (StatusCode::BAD_REQUEST, "the name of the request cannot be read").into_response();
+        };
+        request.extensions_mut().insert(name);
     }
     next.run(request).await
 }

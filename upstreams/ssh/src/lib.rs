@@ -1,0 +1,17 @@
+//! The SSH upstream: a few actions on one host, each a literal string that a script there knows or refuses.
+//!
+//! It runs as a process of its own (`portcullis upstream ssh`), where the gateway is root as a user of its own, holds the
+//! credential in memory, and is an MCP server on the socket it was handed over. The boundary is not here: it is a key or
+//! a certificate that can run one script on the host, whatever is sent (`host/`). Modules in reading order.
+
+/// What can be asked for: tools, their arguments, and the action string they make.
+pub mod actions;
+/// Which host keys are trusted, out of `known_hosts`.
+pub mod known_hosts;
+/// The MCP server: tools, their schemas, who asks.
+pub mod server;
+/// What the gateway hands over.
+pub mod settings;
+
+pub use server::run;
+pub use settings::Settings;
