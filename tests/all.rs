@@ -29,6 +29,8 @@ mod issuers;
 mod oauth;
 mod policy;
 mod sandbox;
+/// A few actions on one host.
+mod ssh;
 mod upstreams;
 
 mod audit_log;
