@@ -16,6 +16,8 @@ pub mod principal;
 pub mod request;
 /// Answering on the socket that was handed over.
 pub mod serve;
+/// What verifiers of upstreams say.
+pub mod verify;
 
 pub use handover::{Handover, Prepared, Start};
 pub use principal::Principal;
