@@ -10,6 +10,7 @@ mod sandbox;
 mod ssh;
 mod start;
 mod supervise;
+mod trusted;
 mod user;
 mod visitor;
 
