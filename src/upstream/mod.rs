@@ -206,8 +206,8 @@ impl Upstream {
     }
 
     fn ssh(name: &str, settings: &SshUpstream, loaded: &config::Loaded, at: &Path) -> Result<Upstream, Vec<Problem>> {
-        let process = local::Process::ssh(name, settings, loaded, at)?;
-        Upstream::local(name, process, endpoint::of_ssh(settings, loaded), format!("{settings:?}"), at)
+        let (process, endpoint) = local::Process::ssh(name, settings, loaded, at)?;
+        Upstream::local(name, process, endpoint, format!("{settings:?}"), at)
     }
 
     /// A process of ours.
