@@ -6,6 +6,8 @@
 
 /// What can be asked for: tools, their arguments, and the action string they make.
 pub mod actions;
+/// What opens the host: a key, or certificates.
+pub mod credential;
 /// Which host keys are trusted, out of `known_hosts`.
 pub mod known_hosts;
 /// The MCP server: tools, their schemas, who asks.
