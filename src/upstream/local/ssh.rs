@@ -1,6 +1,5 @@
 //! From `upstreams.<name>.ssh` to what its process is told.
 
-use super::start::{Kind, Plan};
 use crate::config::{self, Path, Problem, SecretRef, SshUpstream};
 use portcullis_ssh::actions::Actions;
 use portcullis_ssh::known_hosts::Pinned;
@@ -10,17 +9,17 @@ use std::path::Path as FilePath;
 /// The largest `known_hosts` or actions file, in bytes: settings are handed over whole.
 const FILE_MAX: u64 = 256 * 1024;
 
-/// What an SSH upstream is started with. Its files are read here, so that what is wrong with them is said before anything
-/// runs, and so that a reload sees what has changed in them.
+/// What the process is told. Its files are read here, so that what is wrong with them is said before anything runs, and so
+/// that a reload sees what has changed in them.
 ///
 /// # Errors
 /// Everything about it that cannot be used.
-pub(super) fn plan(name: &str, from: &SshUpstream, loaded: &config::Loaded, at: &Path) -> Result<Plan, Vec<Problem>> {
-    let settings = described(name, from, loaded, at)?;
-    Ok(Plan { user: from.user.clone(), ..Plan::of(name, Kind::Ssh(Box::new(settings))) })
-}
-
-fn described(name: &str, from: &SshUpstream, loaded: &config::Loaded, at: &Path) -> Result<Settings, Vec<Problem>> {
+pub(super) fn settings(
+    name: &str,
+    from: &SshUpstream,
+    loaded: &config::Loaded,
+    at: &Path,
+) -> Result<Settings, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut keep = |problem: Problem| problems.push(problem);
     let host = Host::parse(&from.host).map_err(|why| keep(Problem::new(at.key("host"), why))).ok();

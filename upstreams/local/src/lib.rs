@@ -22,6 +22,8 @@ pub mod schema;
 pub mod serve;
 /// Sessions of the legacy era: how many, and whose.
 pub mod sessions;
+/// What verifiers of upstreams say.
+pub mod verify;
 /// Numbers as people and models read them.
 pub mod words;
 
