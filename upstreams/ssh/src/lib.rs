@@ -25,3 +25,6 @@ pub mod settings;
 
 pub use server::run;
 pub use settings::Settings;
+
+#[cfg(test)]
+mod tests;

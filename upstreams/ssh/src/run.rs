@@ -121,7 +121,13 @@ pub async fn run(
                 running.over().await;
             };
             let _ = timeout(GRACE, ending).await;
-            left(if running.is_known() { Then::Ended } else { Then::Unknown })
+            if running.is_known() {
+                left(Then::Ended)
+            } else {
+                // The end of the connection is the last that it can be told.
+                running.lease.retire();
+                left(Then::Unknown)
+            }
         }
     };
     running.close(&write).await;
@@ -224,7 +230,10 @@ impl Running {
         match &self.status {
             Some(status) => status.clone(),
             None if self.is_refused => End::NotRun,
-            None if !self.is_over => End::Lost(format!("the host did not say within {begin:?} whether it begins")),
+            None if !self.is_over => {
+                self.lease.retire();
+                End::Lost(format!("the host did not say within {begin:?} whether it begins"))
+            }
             None if self.lease.is_closed() => End::Lost(self.lease.lost().to_string()),
             None => End::Lost("the host ended the session and did not say how the action ended".to_owned()),
         }
