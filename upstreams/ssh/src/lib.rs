@@ -12,6 +12,8 @@ pub mod known_hosts;
 pub mod server;
 /// What the gateway hands over.
 pub mod settings;
+/// Whether the boundary on the host holds, tried.
+pub mod verify;
 
 pub use server::run;
 pub use settings::Settings;
