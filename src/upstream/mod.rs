@@ -244,6 +244,11 @@ impl Upstream {
         headers.into_iter().flatten()
     }
 
+    /// How it is with the process behind it, where that is one of ours: a sentence whose subject is the upstream.
+    pub fn process(&self) -> Option<String> {
+        self.local.as_ref().map(local::Process::described)
+    }
+
     /// Whether many calls share one connection to it in any case (HTTP/2 by prior knowledge).
     pub fn shares_connections(&self) -> bool {
         self.dial.is_http2_only()

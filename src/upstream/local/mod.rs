@@ -10,6 +10,7 @@ mod sandbox;
 mod ssh;
 mod start;
 mod supervise;
+mod told;
 mod trusted;
 mod user;
 mod visitor;
@@ -136,6 +137,15 @@ impl Process {
             State::New | State::Starting => return Err(late()),
         };
         Ok(Pass { header: secret_header(&secret), secret, state })
+    }
+
+    /// How it is right now, for the person who runs the gateway.
+    pub(super) fn described(&self) -> String {
+        match &*self.state.borrow() {
+            State::New | State::Starting => "is starting".to_owned(),
+            State::Up(_) => "runs".to_owned(),
+            State::Down(why) => format!("does not run: {why}"),
+        }
     }
 
     /// Waits until it answers.
