@@ -1,7 +1,7 @@
 //! The attacks, and how each is tried. `docs/ssh-attacks.md` has the same list, and a test that says so.
 
 use super::certificates::{Hostile, Unfit};
-use super::logins::Login;
+use super::logins::Stranger;
 use super::requests::Request;
 use crate::settings::Credential;
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ pub enum Tried {
     /// By what else the protocol has.
     Request(Request),
     /// By another login to the same account, and then the true one on the same connection.
-    Login(Login),
+    Stranger(Stranger),
     /// By the true credential, at another account.
     Account(Account),
     /// By a certificate of the true authority that is good for nothing here.
@@ -60,18 +60,18 @@ impl Attack {
     pub fn is_for(&self, credential: &Credential) -> bool {
         match credential {
             Credential::Key { .. } => !self.needs_authority(),
-            Credential::Certificates { .. } => !matches!(self.tried, Tried::Login(Login::KeyAsAuthority)),
+            Credential::Certificates { .. } => !matches!(self.tried, Tried::Stranger(Stranger::KeyAsAuthority)),
         }
     }
 
     fn needs_authority(&self) -> bool {
-        let is_authority = matches!(self.tried, Tried::Login(Login::AuthorityKey | Login::OtherAuthority));
+        let is_authority = matches!(self.tried, Tried::Stranger(Stranger::AuthorityKey | Stranger::OtherAuthority));
         is_authority || matches!(self.tried, Tried::Unfit(_) | Tried::Hostile(_) | Tried::HostileAccount(_))
     }
 
     fn credential(&self) -> &'static str {
         match self.tried {
-            Tried::Login(Login::KeyAsAuthority) => "key",
+            Tried::Stranger(Stranger::KeyAsAuthority) => "key",
             _ if self.needs_authority() => "certificates",
             _ => "both",
         }
@@ -97,7 +97,7 @@ impl Tried {
             Tried::Long(n) | Tried::Oversize(n) => format!("an action of {n} bytes"),
             Tried::Environment(name, value) => code(format!("{name}={value}").as_bytes()),
             Tried::Request(request) => request.words().to_owned(),
-            Tried::Login(login) => login.words().to_owned(),
+            Tried::Stranger(stranger) => stranger.words().to_owned(),
             Tried::Account(account) => format!("the true credential, as {}", account.words()),
             Tried::Unfit(unfit) => format!("a certificate of the true authority {}", unfit.words()),
             Tried::Hostile(hostile) => {
@@ -152,8 +152,8 @@ const fn request(id: &'static str, sentence: &'static str, request: Request) -> 
     Attack { id, sentence, tried: Tried::Request(request) }
 }
 
-const fn login(id: &'static str, sentence: &'static str, login: Login) -> Attack {
-    Attack { id, sentence, tried: Tried::Login(login) }
+const fn login(id: &'static str, sentence: &'static str, stranger: Stranger) -> Attack {
+    Attack { id, sentence, tried: Tried::Stranger(stranger) }
 }
 
 const fn unfit(id: &'static str, sentence: &'static str, unfit: Unfit) -> Attack {
@@ -314,15 +314,15 @@ pub const ATTACKS: &[Attack] = &[
     request("agent", "no agent is forwarded", Request::Agent),
     request("x11", "no X11 is forwarded", Request::X11),
     // Logins.
-    login("login-none", "nobody gets in with nothing", Login::None),
-    login("login-password", "nobody gets in with an empty password, or with the account's name for one", Login::Password),
-    login("login-interactive", "nobody gets in with empty answers", Login::Interactive),
-    login("login-stranger", "nobody gets in with another key", Login::Stranger),
-    login("login-signed-by-key", "the key makes no certificates", Login::KeyAsAuthority),
+    login("login-none", "nobody gets in with nothing", Stranger::Nothing),
+    login("login-password", "nobody gets in with an empty password, or with the account's name for one", Stranger::Password),
+    login("login-interactive", "nobody gets in with empty answers", Stranger::Answers),
+    login("login-stranger", "nobody gets in with another key", Stranger::Key),
+    login("login-signed-by-key", "the key makes no certificates", Stranger::KeyAsAuthority),
     Attack { id: "login-root", sentence: "the credential does not open root's account", tried: Tried::Account(Account::Root) },
     Attack { id: "login-nobody", sentence: "the credential does not open an account that is not there", tried: Tried::Account(Account::Nobody) },
-    login("login-authority", "the authority's key is no key of a user", Login::AuthorityKey),
-    login("login-other-authority", "nobody else signs certificates", Login::OtherAuthority),
+    login("login-authority", "the authority's key is no key of a user", Stranger::AuthorityKey),
+    login("login-other-authority", "nobody else signs certificates", Stranger::OtherAuthority),
     unfit("certificate-other-key", "a certificate is of no use without its key", Unfit::OtherKey),
     unfit("certificate-altered", "a certificate that was altered is refused", Unfit::Altered),
     unfit("certificate-principal", "a certificate for another principal is refused", Unfit::Principal),

@@ -1,13 +1,13 @@
 //! Certificates that nobody should sign, signed.
 
-use super::Error;
-use super::target::Opener;
+use super::{Error, KEY_ID};
+use crate::credential::{Authority, Login, Terms};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use russh::keys::ssh_key::certificate::{Builder, CertType};
-use russh::keys::ssh_key::private::Ed25519Keypair;
 use russh::keys::{Certificate, PrivateKey};
 use std::net::IpAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 /// A certificate that is good for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,54 +62,32 @@ const EXTENSIONS: [&str; 6] = [
     "permit-user-rc",
     "no-touch-required",
 ];
-const HOUR: i64 = 3600;
-const TEN_YEARS: i64 = 10 * 365 * 24 * HOUR;
-const ID: &str = "portcullis verify";
+/// In seconds.
+const HOUR: u64 = 3600;
+const TEN_YEARS: u64 = 10 * 365 * 24 * HOUR;
 
 /// A certificate that is about to be signed.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     kind: CertType,
-    id: String,
-    principals: Vec<String>,
-    /// Seconds from now.
-    from: i64,
-    until: i64,
-    options: Vec<(&'static str, String)>,
-    extensions: Vec<&'static str>,
-}
-
-/// A key for one certificate.
-pub(super) fn ephemeral() -> Result<PrivateKey, Error> {
-    Ok(Ed25519Keypair::from_seed(&random()?).into())
-}
-
-fn random() -> Result<[u8; 32], Error> {
-    let mut bytes = [0; 32];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| Error::Random)?;
-    Ok(bytes)
+    terms: Terms,
 }
 
 // === impl Draft ===
 
 impl Draft {
-    /// As the upstream would have it signed.
-    pub(super) fn good(opener: &Opener<'_>, local: IpAddr) -> Draft {
-        let (principal, source, seconds) = match opener {
-            Opener::Authority { principal, source, seconds, .. } => (*principal, *source, *seconds),
-            Opener::Key(_) => ("portcullis", &[][..], 60),
+    /// As the upstream would have it signed; where the credential is a key, as if there were an authority.
+    pub(super) fn good(login: &Login, local: IpAddr) -> Draft {
+        #[expect(clippy::disallowed_methods, reason = "the host's clock decides, and is not set by tests either")]
+        let now = SystemTime::now();
+        let terms = match login {
+            Login::Certificates(authority) => authority.terms(KEY_ID, local, now),
+            Login::Key(key) => {
+                let (principal, lifetime) = ("portcullis".to_owned(), Duration::from_secs(60));
+                Authority { key: Arc::clone(key), principal, source: Vec::new(), lifetime }.terms(KEY_ID, local, now)
+            }
         };
-        let source = if source.is_empty() { local.to_string() } else { source.join(",") };
-        let seconds = i64::try_from(seconds).unwrap_or(60);
-        Draft {
-            kind: CertType::User,
-            id: ID.to_owned(),
-            principals: vec![principal.to_owned()],
-            from: -(seconds / 6),
-            until: seconds - seconds / 6,
-            options: vec![("source-address", source)],
-            extensions: Vec::new(),
-        }
+        Draft { kind: CertType::User, terms }
     }
 
     /// Those that are to be refused, out of a good one.
@@ -119,97 +97,102 @@ impl Draft {
             change(&mut draft);
             draft
         };
-        let from = |address: &str| with(&|draft| draft.options = vec![("source-address", address.to_owned())]);
+        let from = |address: &str| with(&|draft| draft.terms.critical = vec![option("source-address", address)]);
+        let until = self.terms.valid.end;
         match unfit {
             Unfit::OtherKey | Unfit::Altered => vec![self.clone()],
             Unfit::Principal => ["portcullis-verify", "*", ""]
                 .into_iter()
                 .map(str::to_owned)
-                .chain(self.principals.iter().map(|principal| format!("{principal} ")))
-                .map(|principal| with(&|draft| draft.principals = vec![principal.clone()]))
+                .chain(self.terms.principals.iter().map(|principal| format!("{principal} ")))
+                .map(|principal| with(&|draft| draft.terms.principals = vec![principal.clone()]))
                 .collect(),
-            Unfit::NoPrincipal => vec![with(&|draft| draft.principals.clear())],
-            Unfit::Expired => vec![with(&|draft| (draft.from, draft.until) = (-2 * HOUR, -HOUR))],
-            Unfit::NotYet => vec![with(&|draft| (draft.from, draft.until) = (HOUR, 2 * HOUR))],
+            Unfit::NoPrincipal => vec![with(&|draft| draft.terms.principals.clear())],
+            // A host's clock that is off by an hour would take every certificate for one of these.
+            Unfit::Expired => vec![with(&|draft| draft.terms.valid = until - 2 * HOUR..until - HOUR)],
+            Unfit::NotYet => vec![with(&|draft| draft.terms.valid = until + HOUR..until + 2 * HOUR)],
             Unfit::Source => vec![from("192.0.2.1/32"), from("portcullis-verify")],
             Unfit::HostCertificate => vec![with(&|draft| draft.kind = CertType::Host)],
-            Unfit::Option => {
-                vec![with(&|draft| draft.options.push(("portcullis-verify@example.invalid", String::new())))]
-            }
+            Unfit::Option => vec![with(&|draft| {
+                draft.terms.critical.push(option("portcullis-verify@example.invalid", ""));
+            })],
         }
     }
 
     /// One that claims more; its program, if it names one, is `command`.
     pub(super) fn hostile(mut self, hostile: Hostile, command: &str) -> Draft {
+        let terms = &mut self.terms;
         let is = |it: Hostile| hostile == it || hostile == Hostile::All;
         if is(Hostile::Source) {
-            self.options.clear();
+            terms.critical.clear();
         }
         if is(Hostile::Command) {
-            self.options.push(("force-command", command.to_owned()));
+            terms.critical.push(option("force-command", command));
         }
         if is(Hostile::Extensions) {
-            self.extensions.extend(EXTENSIONS);
+            terms.extensions.extend(EXTENSIONS.map(|name| option(name, "")));
         }
         if is(Hostile::Lifetime) {
-            self.until = TEN_YEARS;
+            terms.valid.end += TEN_YEARS;
         }
         if is(Hostile::Principals) {
             let more = ["root", "admin", "*", "", "portcullis-verify"].into_iter().map(str::to_owned);
-            self.principals.extend(more.chain((0..20).map(|n| format!("portcullis-verify-{n}"))));
+            terms.principals.extend(more.chain((0..20).map(|n| format!("portcullis-verify-{n}"))));
         }
-        if is(Hostile::NoId) {
-            self.id.clear();
+        if hostile == Hostile::NoId {
+            terms.key_id.clear();
         }
         if is(Hostile::Id) {
-            self.id = format!("{ID}\nsshd[1]: Accepted publickey for root\r\n\x1b[2J$(expr 1 + 1)`id`\"';|&");
+            terms.key_id = format!("{KEY_ID}\nsshd[1]: Accepted publickey for root\r\n\x1b[2J$(expr 1 + 1)`id`\"';|&");
         }
         self
     }
 
     /// One that names only this account.
     pub(super) fn naming(mut self, account: &str) -> Draft {
-        self.principals = vec![account.to_owned()];
+        self.terms.principals = vec![account.to_owned()];
         self
     }
 
     /// Signed by `authority`, for the holder of `subject`.
+    ///
+    /// # Errors
+    /// It cannot be signed.
     pub(super) fn signed(&self, subject: &PrivateKey, authority: &PrivateKey) -> Result<Certificate, Error> {
         self.build(subject, authority).map_err(|why| Error::Certificate(why.to_string()))
     }
 
-    fn build(
-        &self,
-        subject: &PrivateKey,
-        authority: &PrivateKey,
-    ) -> Result<Certificate, Box<dyn std::error::Error + Send + Sync>> {
-        #[expect(clippy::disallowed_methods, reason = "the host's clock decides, and is not set by tests either")]
-        let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
-        let (from, until) = (u64::try_from(now + self.from)?, u64::try_from(now + self.until)?);
-        let nonce = random().map_err(|why| why.to_string())?;
-        let mut certificate = Builder::new(nonce, subject.public_key(), from, until)?;
-        certificate.cert_type(self.kind)?.key_id(self.id.as_str())?;
-        if self.principals.is_empty() {
+    fn build(&self, subject: &PrivateKey, authority: &PrivateKey) -> russh::keys::ssh_key::Result<Certificate> {
+        let Terms { key_id, serial, principals, valid, critical, extensions } = &self.terms;
+        let mut nonce = [0; Builder::RECOMMENDED_NONCE_SIZE];
+        SystemRandom::new().fill(&mut nonce).map_err(|_| russh::keys::ssh_key::Error::Crypto)?;
+        let mut certificate = Builder::new(nonce, subject.public_key(), valid.start, valid.end)?;
+        certificate.cert_type(self.kind)?.key_id(key_id.as_str())?.serial(*serial)?;
+        if principals.is_empty() {
             certificate.all_principals_valid()?;
         }
-        for principal in &self.principals {
+        for principal in principals {
             certificate.valid_principal(principal.as_str())?;
         }
-        for (name, value) in &self.options {
-            certificate.critical_option(*name, value.as_str())?;
+        for (name, value) in critical {
+            certificate.critical_option(name.as_str(), value.as_str())?;
         }
-        for name in &self.extensions {
-            certificate.extension(*name, "")?;
+        for (name, value) in extensions {
+            certificate.extension(name.as_str(), value.as_str())?;
         }
-        Ok(certificate.sign(authority)?)
+        certificate.sign(authority)
     }
+}
+
+fn option(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
 }
 
 /// The same certificate with another key id, which nobody has signed.
 pub(super) fn altered(certificate: &Certificate) -> Result<Certificate, Error> {
     let fault = |why: russh::keys::ssh_key::Error| Error::Certificate(why.to_string());
     let mut bytes = certificate.to_bytes().map_err(fault)?;
-    let at = bytes.windows(ID.len()).position(|window| window == ID.as_bytes());
+    let at = bytes.windows(KEY_ID.len()).position(|window| window == KEY_ID.as_bytes());
     let at = at.ok_or_else(|| Error::Certificate("its key id is not in it".to_owned()))?;
     bytes[at] = b'P';
     Certificate::from_bytes(&bytes).map_err(fault)
@@ -255,35 +238,32 @@ impl Hostile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credential::ephemeral;
     use std::net::Ipv4Addr;
 
-    fn authority() -> Opener<'static> {
-        let key = ephemeral().expect("there are random numbers");
-        Opener::Authority { key, principal: "portcullis", source: &[], seconds: 60 }
-    }
-
-    fn good(opener: &Opener<'_>) -> Draft {
-        Draft::good(opener, IpAddr::V4(Ipv4Addr::LOCALHOST))
+    fn authority() -> (PrivateKey, Draft) {
+        let key = ephemeral();
+        let lifetime = Duration::from_secs(60);
+        let authority =
+            Authority { key: Arc::new(key.clone()), principal: "portcullis".to_owned(), source: Vec::new(), lifetime };
+        (key, Draft::good(&Login::Certificates(authority), IpAddr::V4(Ipv4Addr::LOCALHOST)))
     }
 
     #[test]
     fn a_good_one_is_for_a_minute_one_principal_and_one_address() {
-        let opener = authority();
-        let Opener::Authority { key, .. } = &opener else { unreachable!("it was made so") };
+        let (key, good) = authority();
 
-        let certificate = good(&opener).signed(&ephemeral().expect("a key"), key).expect("it is signed");
+        let certificate = good.signed(&ephemeral(), &key).expect("it is signed");
 
-        assert_eq!(certificate.valid_before() - certificate.valid_after(), 60);
+        assert!((60..=61).contains(&(certificate.valid_before() - certificate.valid_after())));
         assert_eq!(certificate.valid_principals(), ["portcullis"]);
-        assert_eq!(certificate.critical_options().get("source-address").map(String::as_str), Some("127.0.0.1"));
+        assert_eq!(certificate.critical_options().get("source-address").map(String::as_str), Some("127.0.0.1/32"));
         assert!(certificate.extensions().is_empty());
     }
 
     #[test]
     fn every_one_that_is_to_be_refused_can_be_signed() {
-        let opener = authority();
-        let Opener::Authority { key, .. } = &opener else { unreachable!("it was made so") };
-        let subject = ephemeral().expect("a key");
+        let (key, good) = authority();
         let unfit = [
             Unfit::OtherKey,
             Unfit::Principal,
@@ -304,19 +284,18 @@ mod tests {
             Hostile::Id,
             Hostile::All,
         ];
-        let mut drafts: Vec<Draft> = unfit.into_iter().flat_map(|unfit| good(&opener).unfit(unfit)).collect();
-        drafts.extend(hostile.into_iter().map(|hostile| good(&opener).hostile(hostile, "id")));
+        let mut drafts: Vec<Draft> = unfit.into_iter().flat_map(|unfit| good.unfit(unfit)).collect();
+        drafts.extend(hostile.into_iter().map(|hostile| good.clone().hostile(hostile, "id")));
 
         for draft in drafts {
-            assert!(draft.signed(&subject, key).is_ok(), "{draft:?}");
+            assert!(draft.signed(&ephemeral(), &key).is_ok(), "{draft:?}");
         }
     }
 
     #[test]
     fn an_altered_one_is_not_what_was_signed() {
-        let opener = authority();
-        let Opener::Authority { key, .. } = &opener else { unreachable!("it was made so") };
-        let certificate = good(&opener).signed(&ephemeral().expect("a key"), key).expect("it is signed");
+        let (key, good) = authority();
+        let certificate = good.signed(&ephemeral(), &key).expect("it is signed");
 
         let altered = altered(&certificate).expect("it can be altered");
 

@@ -9,8 +9,8 @@
 pub mod attacks;
 /// Certificates that nobody should sign, signed.
 mod certificates;
-/// A connection of an attacker.
-mod connection;
+/// What is asked for on a channel, and what is heard there.
+mod channels;
 /// Logins that must fail.
 mod logins;
 /// What counts as refused.
@@ -22,17 +22,20 @@ mod target;
 
 pub use attacks::{ATTACKS, Attack, table};
 
+use crate::connection::{self, Connection};
+use crate::credential::{Authority, Login, ephemeral};
 use crate::settings::Settings;
 use attacks::Tried;
-use certificates::{Draft, Hostile, ephemeral};
-use connection::{Connection, Entry, Heard, Pass};
+use certificates::{Draft, Hostile};
+use channels::{Heard, PATIENCE, exec};
+use logins::{Entry, Pass, enter, refused_alone};
 use portcullis_local::verify::{Finding, Report, Verdict};
 use refusal::{before_script, by_script};
 use requests::{Request, variable};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use target::{Canary, Opener, Target};
+use target::{Canary, Target};
 use thiserror::Error;
 use tokio::time::{Instant, sleep_until};
 
@@ -42,12 +45,15 @@ pub enum Error {
     /// The configuration is such that nobody could begin.
     #[error("{0}")]
     Settings(String),
-    /// The host is not there, or went away.
+    /// The host is not there, is another one, or does not take the true credential.
     #[error(transparent)]
-    Lost(#[from] Lost),
-    /// The host does not take the true credential.
-    #[error("{0} refuses the login, by which nothing can be tried")]
-    Refused(String),
+    Host(#[from] connection::Error),
+    /// A connection ended.
+    #[error("the connection ended: {0}")]
+    Ended(#[from] russh::Error),
+    /// The host does not answer.
+    #[error("no answer came within {PATIENCE:?}")]
+    Silence,
     /// A certificate cannot be made.
     #[error("a certificate cannot be made: {0}")]
     Certificate(String),
@@ -55,11 +61,6 @@ pub enum Error {
     #[error("the system has no random numbers")]
     Random,
 }
-
-/// The host is not there, or a connection is not what it was.
-#[derive(Debug, Error)]
-#[error("{0}")]
-pub struct Lost(String);
 
 /// What became of an attack.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +75,8 @@ enum Seen {
     NotHere(String),
 }
 
+/// What our certificates name as what they are for.
+const KEY_ID: &str = "portcullis verify";
 /// Failed logins that OpenSSH 9.8 and later take before they lock an address out (`PerSourcePenalties`: 5 s for each, and
 /// nothing happens below 15 s), and how long each of ours counts here.
 const FAILED_LOGINS: usize = 2;
@@ -134,7 +137,6 @@ pub async fn verify(
     if let Some(why) = after {
         add(broken("still-works", "what is allowed works after all this", format!("`{}`", target.check), why));
     }
-    attacker.leave().await;
     Ok(report)
 }
 
@@ -174,15 +176,9 @@ impl Seen {
     }
 }
 
-impl From<russh::Error> for Lost {
-    fn from(why: russh::Error) -> Lost {
-        Lost(format!("the connection was over: {why}"))
-    }
-}
-
 /// Who attacks.
 struct Attacker<'a> {
-    target: &'a Target<'a>,
+    target: &'a Target,
     /// With the true credential, for what leaves it as it is.
     connection: Option<Connection>,
     /// When connections ended on which nobody got in.
@@ -194,30 +190,29 @@ struct Attacker<'a> {
 impl Attacker<'_> {
     /// A connection that is logged in with the true credential.
     async fn connection(&mut self) -> Result<&Connection, Error> {
-        let usable = self.connection.take().filter(|connection| !connection.handle.is_closed());
+        let usable = self.connection.take().filter(|connection| !connection.is_closed());
         let connection = match usable {
             Some(connection) => connection,
-            None => Connection::login(self.target).await?,
+            None => self.fresh().await?,
         };
         Ok(self.connection.insert(connection))
     }
 
-    async fn leave(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            connection.leave().await;
-        }
+    /// The same, and nobody else has it.
+    async fn fresh(&self) -> Result<Connection, Error> {
+        Ok(Connection::to(&self.target.way, &self.target.login, KEY_ID).await?)
     }
 
     /// Whether what is allowed works. The inner error is what was heard instead.
     async fn works(&mut self) -> Result<Result<(), Heard>, Error> {
         let check = self.target.check.as_bytes();
-        let heard = self.connection().await?.exec(check).await?;
+        let heard = exec(self.connection().await?, check).await?;
         Ok(if heard.status == Some(0) { Ok(()) } else { Err(heard) })
     }
 
     /// The same on a connection that is new.
     async fn works_anew(&mut self) -> Result<Result<(), Heard>, Error> {
-        self.leave().await;
+        self.connection = None;
         self.works().await
     }
 
@@ -228,7 +223,7 @@ impl Attacker<'_> {
             Tried::Exec(template) => self.exec(attack, template, canary).await,
             Tried::Long(n) => {
                 let action = long(n, canary);
-                Ok(by_script(&self.connection().await?.exec(&action).await?, canary))
+                Ok(by_script(&exec(self.connection().await?, &action).await?, canary))
             }
             Tried::Oversize(n) => self.before(&long(n, canary), canary).await,
             Tried::Unreadable(template) => match target.fill(template, canary) {
@@ -237,19 +232,31 @@ impl Attacker<'_> {
             },
             Tried::Environment(name, value) => Ok(variable(self.connection().await?, name, value).await?),
             Tried::Request(request) => Ok(request.ask(self.connection().await?, target, canary).await?),
-            Tried::Login(login) => logins::login(target, login).await,
-            Tried::Unfit(unfit) => logins::unfit(target, unfit).await,
+            Tried::Stranger(stranger) => logins::stranger(target, stranger).await,
+            Tried::Unfit(unfit) => match self.authority() {
+                Some(authority) => logins::unfit(target, authority, unfit).await,
+                None => Ok(no_authority()),
+            },
             Tried::Account(account) => {
                 self.wait_for_forgiveness().await;
                 logins::account(target, account.name(), None).await
             }
             Tried::HostileAccount(account) => {
                 self.wait_for_forgiveness().await;
-                let local = self.connection().await?.local;
-                let draft = Draft::good(&target.opener, local).naming(account.name());
-                logins::account(target, account.name(), Some(draft)).await
+                logins::account(target, account.name(), self.authority()).await
             }
-            Tried::Hostile(hostile) => self.hostile(hostile, canary).await,
+            Tried::Hostile(hostile) => match self.authority() {
+                Some(authority) => self.hostile(hostile, authority, canary).await,
+                None => Ok(no_authority()),
+            },
+        }
+    }
+
+    /// Who signs certificates.
+    fn authority(&self) -> Option<&Authority> {
+        match &self.target.login {
+            Login::Certificates(authority) => Some(authority),
+            Login::Key(_) => None,
         }
     }
 
@@ -257,7 +264,7 @@ impl Attacker<'_> {
         let Some(action) = self.target.fill(template, canary) else {
             return Ok(no_logs());
         };
-        let seen = by_script(&self.connection().await?.exec(&action).await?, canary);
+        let seen = by_script(&exec(self.connection().await?, &action).await?, canary);
         Ok(match seen {
             // The script says which it is: a link that it does not follow, or nothing.
             Seen::Refused(how) if attack.id == "logs-link" && !how.contains("link") => {
@@ -269,10 +276,7 @@ impl Attacker<'_> {
 
     /// What may not come as far as the script. The script must still be there behind it.
     async fn before(&mut self, action: &[u8], canary: Canary) -> Result<Seen, Error> {
-        let connection = Connection::login(self.target).await?;
-        let heard = connection.exec(action).await;
-        connection.leave().await;
-        let seen = match heard {
+        let seen = match exec(&self.fresh().await?, action).await {
             Ok(heard) => before_script(&heard, canary),
             // The answer to the request was the end.
             Err(_) => Seen::Refused("sshd ended the connection".to_owned()),
@@ -280,9 +284,9 @@ impl Attacker<'_> {
         let Seen::Refused(how) = seen else {
             return Ok(seen);
         };
-        self.leave().await;
+        self.connection = None;
         let canary = Canary::new()?;
-        Ok(match by_script(&self.connection().await?.exec(canary.command().as_bytes()).await?, canary) {
+        Ok(match by_script(&exec(self.connection().await?, canary.command().as_bytes()).await?, canary) {
             Seen::Refused(_) => Seen::Refused(format!("{how}; the script refuses what comes next")),
             Seen::Broken(what) | Seen::Untried(what) | Seen::NotHere(what) => {
                 Seen::Untried(format!("{how}; and what comes next is {what}"))
@@ -291,32 +295,18 @@ impl Attacker<'_> {
     }
 
     /// All that could be done with a certificate that claims more.
-    async fn hostile(&mut self, hostile: Hostile, canary: Canary) -> Result<Seen, Error> {
+    async fn hostile(&self, hostile: Hostile, authority: &Authority, canary: Canary) -> Result<Seen, Error> {
         let target = self.target;
-        let Opener::Authority { key: authority, .. } = &target.opener else {
-            return Ok(Seen::NotHere("the credential is no authority".to_owned()));
-        };
-        let mut connection = Connection::open(target).await?;
-        let draft = Draft::good(&target.opener, connection.local).hostile(hostile, &canary.command());
-        let subject = ephemeral()?;
-        let certificate = draft.signed(&subject, authority)?;
-        let user = &target.settings.host.user;
-        match connection.enter(user, Pass::Certificate(Arc::new(subject), Box::new(certificate))).await? {
-            Entry::Granted => {}
-            Entry::Refused(_) => {
-                let pass = connection.true_pass(target)?;
-                return Ok(match connection.enter(user, pass).await? {
-                    Entry::Granted => {
-                        Seen::Refused("sshd refused the login, and took the true one behind it".to_owned())
-                    }
-                    _ => Seen::Untried("sshd refused the login, but the true one behind it, too".to_owned()),
-                });
-            }
-            Entry::Dropped => return Ok(Seen::Untried("the connection was over during the login".to_owned())),
+        let mut connection = Connection::open(&target.way).await?;
+        let draft = Draft::good(&target.login, connection.local).hostile(hostile, &canary.command());
+        let subject = ephemeral();
+        let certificate = draft.signed(&subject, &authority.key)?;
+        let pass = Pass::Certificate(Arc::new(subject), Box::new(certificate));
+        match enter(&mut connection, &target.way.host.user, pass).await? {
+            Entry::Granted => all_refused(&connection, target, canary).await,
+            Entry::Refused(_) => refused_alone(target, &mut connection).await,
+            Entry::Dropped => Ok(Seen::Untried(connection.lost().to_string())),
         }
-        let seen = all_refused(&connection, target, canary).await?;
-        connection.leave().await;
-        Ok(seen)
     }
 
     /// Waits until one more connection on which nobody gets in would not lock us out.
@@ -331,10 +321,10 @@ impl Attacker<'_> {
 }
 
 /// A program, a terminal, a shell, files, and every way to forward something.
-async fn all_refused(connection: &Connection, target: &Target<'_>, canary: Canary) -> Result<Seen, Error> {
-    let program = by_script(&connection.exec(canary.command().as_bytes()).await?, canary);
+async fn all_refused(connection: &Connection, target: &Target, canary: Canary) -> Result<Seen, Error> {
+    let program = by_script(&exec(connection, canary.command().as_bytes()).await?, canary);
     // What is allowed is allowed with any certificate; one that chooses the program would show here.
-    let allowed = connection.exec(target.check.as_bytes()).await?;
+    let allowed = exec(connection, target.check.as_bytes()).await?;
     let allowed = match allowed.status {
         _ if canary.is_in(&allowed.stdout) => Seen::Broken(allowed.ran()),
         Some(0) => Seen::Refused(String::new()),
@@ -361,6 +351,10 @@ async fn all_refused(connection: &Connection, target: &Target<'_>, canary: Canar
             Seen::Untried(format!("{what}: {why}"))
         }
     })
+}
+
+fn no_authority() -> Seen {
+    Seen::NotHere("the credential is no authority".to_owned())
 }
 
 fn no_logs() -> Seen {

@@ -2,7 +2,7 @@
 //! whatever is broken fails, too.
 
 use super::Seen;
-use super::connection::{End, Heard};
+use super::channels::{End, Heard};
 use super::target::Canary;
 
 /// What the script exits with when it refuses. See `host/portcullis-gate`.

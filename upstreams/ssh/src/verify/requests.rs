@@ -1,9 +1,10 @@
 //! What else the protocol has beside actions: terminals, shells, subsystems, forwarding (RFC 4254, PROTOCOL of OpenSSH).
 
-use super::connection::{Connection, Heard, PATIENCE, hear, hear_action, hear_until};
+use super::channels::{Heard, PATIENCE, hear, hear_action, hear_until, open};
 use super::refusal::{by_script, plain};
 use super::target::{Canary, Target};
-use super::{Lost, Seen};
+use super::{Error, Seen};
+use crate::connection::Connection;
 use russh::client::Msg;
 use russh::{Channel, ChannelOpenFailure, Sig};
 use tokio::time::timeout;
@@ -89,7 +90,7 @@ impl Request {
     ///
     /// # Errors
     /// The connection is not what it was.
-    pub(super) async fn ask(self, on: &Connection, target: &Target<'_>, canary: Canary) -> Result<Seen, Lost> {
+    pub(super) async fn ask(self, on: &Connection, target: &Target, canary: Canary) -> Result<Seen, Error> {
         match self {
             Request::Locale => locale(on, canary).await,
             Request::Terminal => terminal(on, canary).await,
@@ -100,18 +101,18 @@ impl Request {
             Request::ExecAfterShell => exec_after_shell(on, canary).await,
             Request::ManySessions => many_sessions(on, canary).await,
             Request::Signal => signal(on, target).await,
-            Request::ForwardTcp => forward_tcp(on, "127.0.0.1", u32::from(target.settings.host.port)).await,
+            Request::ForwardTcp => forward_tcp(on, "127.0.0.1", u32::from(target.way.host.port)).await,
             Request::ForwardTcpName => forward_tcp(on, "portcullis-verify.invalid", 22).await,
             Request::ForwardUnix => forward_unix(on, canary).await,
             Request::ListenTcp => listen_tcp(on).await,
             Request::ListenUnix => listen_unix(on, canary).await,
             Request::Agent => {
-                let mut channel = on.channel().await?;
+                let mut channel = open(on).await?;
                 channel.agent_forward(true).await?;
                 Ok(refused(&mut channel, "it forwards an agent").await)
             }
             Request::X11 => {
-                let mut channel = on.channel().await?;
+                let mut channel = open(on).await?;
                 channel.request_x11(true, false, "MIT-MAGIC-COOKIE-1", "0".repeat(32), 0).await?;
                 Ok(refused(&mut channel, "it forwards X11").await)
             }
@@ -120,8 +121,8 @@ impl Request {
 }
 
 /// Asks for a variable in the environment.
-pub(super) async fn variable(on: &Connection, name: &str, value: &str) -> Result<Seen, Lost> {
-    let mut channel = on.channel().await?;
+pub(super) async fn variable(on: &Connection, name: &str, value: &str) -> Result<Seen, Error> {
+    let mut channel = open(on).await?;
     channel.set_env(true, name, value).await?;
     Ok(refused(&mut channel, "it takes the variable").await)
 }
@@ -140,8 +141,8 @@ async fn reply(channel: &mut Channel<Msg>) -> Option<bool> {
     hear_until(channel, |heard| !heard.replies.is_empty()).await.replies.first().copied()
 }
 
-async fn locale(on: &Connection, canary: Canary) -> Result<Seen, Lost> {
-    let mut channel = on.channel().await?;
+async fn locale(on: &Connection, canary: Canary) -> Result<Seen, Error> {
+    let mut channel = open(on).await?;
     let mut note = "";
     for name in ["LC_ALL", "LANG"] {
         channel.set_env(true, name, format!("portcullis-verify $({})", canary.command())).await?;
@@ -155,8 +156,8 @@ async fn locale(on: &Connection, canary: Canary) -> Result<Seen, Lost> {
     Ok(seen.with(note))
 }
 
-async fn terminal(on: &Connection, canary: Canary) -> Result<Seen, Lost> {
-    let mut channel = on.channel().await?;
+async fn terminal(on: &Connection, canary: Canary) -> Result<Seen, Error> {
+    let mut channel = open(on).await?;
     channel.request_pty(true, "xterm", 80, 24, 0, 0, &[]).await?;
     match refused(&mut channel, "it gives a terminal").await {
         Seen::Refused(_) => {}
@@ -167,15 +168,15 @@ async fn terminal(on: &Connection, canary: Canary) -> Result<Seen, Lost> {
     Ok(by_script(&hear_action(&mut channel).await, canary).with(", and sshd the terminal before"))
 }
 
-async fn shell(on: &Connection, canary: Canary) -> Result<Seen, Lost> {
-    let mut channel = on.channel().await?;
+async fn shell(on: &Connection, canary: Canary) -> Result<Seen, Error> {
+    let mut channel = open(on).await?;
     channel.request_shell(true).await?;
     say(&channel, format!("{}\nexit\n", canary.command()).into_bytes()).await;
     Ok(by_script(&hear_action(&mut channel).await, canary))
 }
 
-async fn subsystem(on: &Connection, name: &str, canary: Canary) -> Result<Seen, Lost> {
-    let mut channel = on.channel().await?;
+async fn subsystem(on: &Connection, name: &str, canary: Canary) -> Result<Seen, Error> {
+    let mut channel = open(on).await?;
     channel.request_subsystem(true, name).await?;
     if reply(&mut channel).await == Some(false) {
         return Ok(Seen::Refused(REFUSED.to_owned()));
@@ -191,8 +192,8 @@ async fn say(channel: &Channel<Msg>, bytes: Vec<u8>) {
     drop(channel.eof().await);
 }
 
-async fn stdin(on: &Connection, target: &Target<'_>, canary: Canary) -> Result<Seen, Lost> {
-    let mut channel = on.channel().await?;
+async fn stdin(on: &Connection, target: &Target, canary: Canary) -> Result<Seen, Error> {
+    let mut channel = open(on).await?;
     channel.exec(true, target.check.as_str()).await?;
     say(&channel, format!("{0}\n{0}\n", canary.command()).into_bytes()).await;
     let heard = hear_action(&mut channel).await;
@@ -203,11 +204,11 @@ async fn stdin(on: &Connection, target: &Target<'_>, canary: Canary) -> Result<S
     })
 }
 
-async fn second_exec(on: &Connection, target: &Target<'_>, canary: Canary) -> Result<Seen, Lost> {
+async fn second_exec(on: &Connection, target: &Target, canary: Canary) -> Result<Seen, Error> {
     let mut heard = Heard::default();
     // The first may have ended before the second is looked at; then that is not answered.
     for _ in 0..5 {
-        let mut channel = on.channel().await?;
+        let mut channel = open(on).await?;
         channel.exec(true, target.check.as_str()).await?;
         channel.exec(true, canary.command()).await?;
         drop(channel.eof().await);
@@ -224,8 +225,8 @@ async fn second_exec(on: &Connection, target: &Target<'_>, canary: Canary) -> Re
     })
 }
 
-async fn exec_after_shell(on: &Connection, canary: Canary) -> Result<Seen, Lost> {
-    let mut channel = on.channel().await?;
+async fn exec_after_shell(on: &Connection, canary: Canary) -> Result<Seen, Error> {
+    let mut channel = open(on).await?;
     channel.request_shell(true).await?;
     channel.exec(true, canary.command()).await?;
     drop(channel.eof().await);
@@ -237,7 +238,7 @@ async fn exec_after_shell(on: &Connection, canary: Canary) -> Result<Seen, Lost>
     })
 }
 
-async fn many_sessions(on: &Connection, canary: Canary) -> Result<Seen, Lost> {
+async fn many_sessions(on: &Connection, canary: Canary) -> Result<Seen, Error> {
     let mut channels = Vec::new();
     let mut closed = 0;
     for _ in 0..MANY {
@@ -265,8 +266,8 @@ async fn many_sessions(on: &Connection, canary: Canary) -> Result<Seen, Lost> {
     })
 }
 
-async fn signal(on: &Connection, target: &Target<'_>) -> Result<Seen, Lost> {
-    let mut channel = on.channel().await?;
+async fn signal(on: &Connection, target: &Target) -> Result<Seen, Error> {
+    let mut channel = open(on).await?;
     channel.exec(true, target.check.as_str()).await?;
     channel.signal(Sig::KILL).await?;
     drop(channel.eof().await);
@@ -278,7 +279,7 @@ async fn signal(on: &Connection, target: &Target<'_>) -> Result<Seen, Lost> {
     })
 }
 
-async fn forward_tcp(on: &Connection, host: &str, port: u32) -> Result<Seen, Lost> {
+async fn forward_tcp(on: &Connection, host: &str, port: u32) -> Result<Seen, Error> {
     let opened = timeout(PATIENCE, on.handle.channel_open_direct_tcpip(host, port, "127.0.0.1", 1)).await;
     match opened {
         Ok(Ok(mut channel)) => {
@@ -296,7 +297,7 @@ async fn forward_tcp(on: &Connection, host: &str, port: u32) -> Result<Seen, Los
     }
 }
 
-async fn forward_unix(on: &Connection, canary: Canary) -> Result<Seen, Lost> {
+async fn forward_unix(on: &Connection, canary: Canary) -> Result<Seen, Error> {
     // Where the host would listen for us, there is one for sure.
     let own = socket(canary);
     let own =
@@ -322,7 +323,7 @@ async fn forward_unix(on: &Connection, canary: Canary) -> Result<Seen, Lost> {
     Ok(seen)
 }
 
-async fn listen_tcp(on: &Connection) -> Result<Seen, Lost> {
+async fn listen_tcp(on: &Connection) -> Result<Seen, Error> {
     match timeout(PATIENCE, on.handle.tcpip_forward("127.0.0.1", 0)).await {
         Ok(Ok(port)) => {
             drop(timeout(PATIENCE, on.handle.cancel_tcpip_forward("127.0.0.1", port)).await);
@@ -334,7 +335,7 @@ async fn listen_tcp(on: &Connection) -> Result<Seen, Lost> {
     }
 }
 
-async fn listen_unix(on: &Connection, canary: Canary) -> Result<Seen, Lost> {
+async fn listen_unix(on: &Connection, canary: Canary) -> Result<Seen, Error> {
     let path = socket(canary);
     match timeout(PATIENCE, on.handle.streamlocal_forward(&path)).await {
         Ok(Ok(())) => {

@@ -6,28 +6,20 @@
 
 use super::Error;
 use crate::actions::Actions;
-use crate::known_hosts::Pinned;
-use crate::settings::{Credential, Settings};
+use crate::connection::Way;
+use crate::credential::Login;
+use crate::settings::Settings;
 use ring::rand::{SecureRandom as _, SystemRandom};
-use russh::keys::PrivateKey;
 use serde_json::Value;
-use std::sync::Arc;
 
 /// What is attacked.
-pub(super) struct Target<'a> {
-    pub(super) settings: &'a Settings,
-    pub(super) pinned: Pinned,
-    pub(super) opener: Opener<'a>,
+pub(super) struct Target {
+    pub(super) way: Way,
+    pub(super) login: Login,
     /// The action that changes nothing.
     pub(super) check: String,
     /// A project whose logs can be read.
     project: Option<String>,
-}
-
-/// What opens the account.
-pub(super) enum Opener<'a> {
-    Key(Arc<PrivateKey>),
-    Authority { key: PrivateKey, principal: &'a str, source: &'a [String], seconds: u64 },
 }
 
 /// Two numbers, and their sum, which tells what has run from what was merely repeated.
@@ -39,21 +31,15 @@ pub(super) struct Canary {
 
 // === impl Target ===
 
-impl<'a> Target<'a> {
+impl Target {
     /// # Errors
     /// The settings are such that nobody could begin.
-    pub(super) fn new(settings: &'a Settings) -> Result<Target<'a>, Error> {
-        let pinned = Pinned::of(&settings.known_hosts, &settings.host).map_err(Error::Settings)?;
+    pub(super) fn new(settings: &Settings) -> Result<Target, Error> {
+        let way = Way::of(settings).map_err(Error::Settings)?;
+        let login = Login::of(&settings.credential).map_err(Error::Settings)?;
         let actions = Actions::parse(&settings.actions).map_err(|fault| Error::Settings(fault.to_string()))?;
-        let opener = match &settings.credential {
-            Credential::Key { private } => Opener::Key(Arc::new(key(private)?)),
-            Credential::Certificates { authority, principal, source, lifetime } => {
-                let seconds = lifetime.as_secs();
-                Opener::Authority { key: key(authority)?, principal, source, seconds }
-            }
-        };
         let (check, project) = (actions.check().to_owned(), project(&actions));
-        Ok(Target { settings, pinned, opener, check, project })
+        Ok(Target { way, login, check, project })
     }
 
     /// What an attack sends. `None`: it needs a project, and there is none.
@@ -80,14 +66,6 @@ impl<'a> Target<'a> {
             None => Some(sent),
         }
     }
-}
-
-/// A key out of its file. What is wrong with it is said without any of it.
-fn key(text: &str) -> Result<PrivateKey, Error> {
-    let key = PrivateKey::from_openssh(text);
-    key.ok()
-        .filter(|key| !key.is_encrypted())
-        .ok_or_else(|| Error::Settings("the key is no unencrypted private key in OpenSSH's format".to_owned()))
 }
 
 /// One of those that an action for logs takes.
