@@ -1,1 +1,3 @@
 //! The SSH upstream: real calls through the gateway to a real OpenSSH server, and what happens when that is not itself.
+
+mod configuration;
