@@ -38,6 +38,8 @@ pub(crate) mod recorder;
 pub(crate) mod reply;
 /// Servers and clients built on the official SDKs.
 pub(crate) mod sdk;
+/// A host with a real OpenSSH server.
+pub(crate) mod sshd;
 /// A listener between clients and the gateway that keeps every byte.
 pub(crate) mod tap;
 /// Certificates and TLS on either side.

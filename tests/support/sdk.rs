@@ -325,6 +325,12 @@ fn path_of(name: &str) -> PathBuf {
 /// On a bare machine with a slow line, minutes.
 const INSTALLING: Duration = Duration::from_secs(900);
 
+/// Installs what the tests need and this machine does not have.
+#[track_caller]
+pub(crate) fn install_what_is_missing() {
+    installed();
+}
+
 /// Installs what is missing, once a run. Where nothing is, this takes some 20 ms.
 fn installed() -> &'static Installed {
     static INSTALLED: OnceLock<Installed> = OnceLock::new();

@@ -6,10 +6,14 @@
 
 /// What can be asked for: tools, their arguments, and the action string they make.
 pub mod actions;
+/// One connection: the key of the host, the login.
+pub mod connection;
 /// What opens the host: a key, or certificates.
 pub mod credential;
 /// Which host keys are trusted, out of `known_hosts`.
 pub mod known_hosts;
+/// Channels over connections that are used again, or not.
+pub mod pool;
 /// The MCP server: tools, their schemas, who asks.
 pub mod server;
 /// What the gateway hands over.
