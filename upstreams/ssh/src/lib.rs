@@ -22,6 +22,8 @@ pub mod run;
 pub mod server;
 /// What the gateway hands over.
 pub mod settings;
+/// Whether the boundary on the host holds, tried.
+pub mod verify;
 
 pub use server::run;
 pub use settings::Settings;

@@ -76,7 +76,9 @@ impl Host {
     /// # Errors
     /// What is wrong with it, for the person who wrote it.
     pub fn parse(text: &str) -> Result<Host, String> {
-        let (user, place) = text.split_once('@').ok_or("write it as `user@host` or `user@host:port`")?;
+        let (user, place) = text.split_once('@').ok_or_else(|| {
+            format!("`{}` names no account; write it as `user@host` or `user@host:port`", text.escape_debug())
+        })?;
         if !is_user(user) {
             return Err(format!(
                 "`{}` is no account: 1 to 32 of `a-z`, `0-9`, `_`, `.`, `-`, a letter or `_` first",
