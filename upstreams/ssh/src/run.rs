@@ -75,8 +75,8 @@ pub enum Then {
 /// The first line of stdin, for an action that is to end when we leave.
 pub const STAY: &str = "stay\n";
 
-/// How long a command has to end that was told to. The script on the host needs a moment for what does not want to.
-const GRACE: Duration = Duration::from_secs(3);
+/// How long a command has to end that was told to. The script on the host gives what does not want to 5 s.
+pub(crate) const GRACE: Duration = Duration::from_secs(6);
 /// How long the streams of a command that has ended may be silent and open: what it has left behind may hold them.
 const QUIET: Duration = Duration::from_secs(2);
 /// How long it may take to hand a message to a connection that may be stuck.
