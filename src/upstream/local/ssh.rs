@@ -59,16 +59,25 @@ fn credential(from: &SshUpstream, loaded: &config::Loaded, at: &Path) -> Result<
     let secret = |place: &SecretRef, at: Path| {
         place.resolve(loaded.directory()).map(|secret| secret.expose().clone()).map_err(|why| why.at(at))
     };
-    match (&from.key, &from.certificates) {
-        (Some(key), None) => Ok(Credential::Key { private: secret(key, at.key("key"))? }),
-        (None, Some(from)) => Ok(Credential::Certificates {
-            authority: secret(&from.authority, at.key("certificates").key("authority"))?,
-            principal: from.principal.clone(),
-            source: from.source.clone(),
-            lifetime: from.lifetime.duration(),
-        }),
-        _ => Err(Problem::new(at.clone(), "exactly one of `key` and `certificates` opens the host")),
-    }
+    let (credential, at) = match (&from.key, &from.certificates) {
+        (Some(key), None) => {
+            let at = at.key("key");
+            (Credential::Key { private: secret(key, at.clone())? }, at)
+        }
+        (None, Some(from)) => {
+            let at = at.key("certificates").key("authority");
+            let credential = Credential::Certificates {
+                authority: secret(&from.authority, at.clone())?,
+                principal: from.principal.clone(),
+                source: from.source.clone(),
+                lifetime: from.lifetime.duration(),
+            };
+            (credential, at)
+        }
+        _ => return Err(Problem::new(at.clone(), "exactly one of `key` and `certificates` opens the host")),
+    };
+    // The rest of what it says was looked at with the file (`config::check`).
+    credential.check().map(|()| credential).map_err(|why| Problem::new(at, why))
 }
 
 fn text(path: &FilePath, loaded: &config::Loaded, at: &Path) -> Result<String, Problem> {

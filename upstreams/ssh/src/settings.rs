@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
+use zeroize::Zeroize as _;
 
 /// All of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -75,7 +76,9 @@ impl Host {
     /// # Errors
     /// What is wrong with it, for the person who wrote it.
     pub fn parse(text: &str) -> Result<Host, String> {
-        let (user, place) = text.split_once('@').ok_or("write it as `user@host` or `user@host:port`")?;
+        let (user, place) = text.split_once('@').ok_or_else(|| {
+            format!("`{}` names no account; write it as `user@host` or `user@host:port`", text.escape_debug())
+        })?;
         if !is_user(user) {
             return Err(format!(
                 "`{}` is no account: 1 to 32 of `a-z`, `0-9`, `_`, `.`, `-`, a letter or `_` first",
@@ -133,6 +136,15 @@ impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Host { user, name, port } = self;
         if name.contains(':') { write!(f, "{user}@[{name}]:{port}") } else { write!(f, "{user}@{name}:{port}") }
+    }
+}
+
+impl Credential {
+    /// Takes the key out of memory, once it was read.
+    pub fn wipe(&mut self) {
+        match self {
+            Credential::Key { private: key } | Credential::Certificates { authority: key, .. } => key.zeroize(),
+        }
     }
 }
 
