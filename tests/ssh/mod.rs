@@ -2,3 +2,4 @@
 
 mod configuration;
 mod host;
+mod verify;
