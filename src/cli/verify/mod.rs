@@ -1,6 +1,7 @@
 //! `portcullis verify`: whether what is claimed of this very configuration holds, tried and not asserted.
 
 mod sandbox;
+mod ssh;
 
 use super::context::usage;
 use clap::Subcommand;
@@ -14,11 +15,14 @@ use std::process::ExitCode;
 pub(super) enum VerifyCommand {
     /// Attack the commands of a sandbox from inside, and do the same outside as a control.
     Sandbox(sandbox::Sandbox),
+    /// Attack the host of an SSH upstream with its credential: nothing but the actions of its script may run.
+    Ssh(ssh::Ssh),
 }
 
 pub(super) fn run(command: &VerifyCommand, file: &Path) -> anyhow::Result<ExitCode> {
     match command {
         VerifyCommand::Sandbox(sandbox) => sandbox::run(sandbox, file),
+        VerifyCommand::Ssh(ssh) => ssh::run(ssh, file),
     }
 }
 

@@ -17,7 +17,7 @@ mod visitor;
 
 pub use keeper::keep;
 pub use supervise::{supervise, supervised};
-pub use visitor::Visitor;
+pub use visitor::{Visitor, ssh_settings};
 
 /// The header that names a request to a local upstream.
 pub(super) const REQUEST: &str = request::HEADER;

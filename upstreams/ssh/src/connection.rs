@@ -133,12 +133,12 @@ impl Way {
         }
     }
 
-    fn unreachable(&self, why: impl ToString) -> Error {
-        Error::Unreachable { host: self.host.to_string(), why: why.to_string() }
+    fn unreachable(&self, why: impl Into<String>) -> Error {
+        Error::Unreachable { host: self.host.to_string(), why: why.into() }
     }
 
     fn late(&self) -> Error {
-        self.unreachable(format_args!("it did not answer within {:?}", self.connect))
+        self.unreachable(format!("it did not answer within {:?}", self.connect))
     }
 
     fn host_key(&self, what: &str) -> Error {
@@ -177,8 +177,8 @@ impl Connection {
     }
 
     async fn connect(way: &Way) -> Result<Connection, Error> {
-        let (socket, cut) = socket(way).await.map_err(|why| way.unreachable(why))?;
-        let local = socket.local_addr().map_err(|why| way.unreachable(why))?.ip();
+        let (socket, cut) = socket(way).await.map_err(|why| way.unreachable(why.to_string()))?;
+        let local = socket.local_addr().map_err(|why| way.unreachable(why.to_string()))?.ip();
         let seen = Arc::new(Seen::default());
         let client = Client { pinned: way.pinned.clone(), seen: Arc::clone(&seen) };
         let handle = client::connect_stream(Arc::new(way.config()), socket, client).await.map_err(|why| match why {
@@ -207,7 +207,9 @@ impl Connection {
                 self.handle.authenticate_publickey(&self.host.user, key).await
             }
             Login::Certificates(authority) => {
-                let terms = authority.terms(key_id, self.local, SystemTime::now());
+                #[expect(clippy::disallowed_methods, reason = "the host compares it with its own time of day")]
+                let now = SystemTime::now();
+                let terms = authority.terms(key_id, self.local, now);
                 let Issued { key, certificate } = authority.issue(&terms).map_err(&refused)?;
                 self.handle.authenticate_openssh_cert(&self.host.user, key, certificate).await
             }

@@ -49,7 +49,7 @@ impl Pinned {
                 // What cannot be pinned need not be revoked.
                 (Marker::Revoked, false) => {}
                 (Marker::None, false) => {
-                    unusable.push(format!("`{}` in line {}", line.kind.escape_debug(), line.number))
+                    unusable.push(format!("`{}` in line {}", line.kind.escape_debug(), line.number));
                 }
                 (Marker::Revoked, true) => revoked.push(line.read()?),
                 (Marker::None, true) => keys.push(line.read()?),

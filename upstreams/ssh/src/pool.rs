@@ -15,7 +15,8 @@ use tracing::{debug, info};
 
 /// Connections to the host.
 pub struct Pool {
-    way: Way,
+    /// How the host is reached.
+    pub way: Way,
     login: Login,
     idle: Duration,
     kept: Mutex<Vec<Arc<Kept>>>,
@@ -195,6 +196,16 @@ impl Lease {
     /// That the connection has ended, and why.
     pub fn lost(&self) -> Error {
         self.0.connection.lost()
+    }
+
+    /// Whether the connection has ended.
+    pub fn is_closed(&self) -> bool {
+        self.0.connection.is_closed()
+    }
+
+    /// Keeps the connection from being used again; what runs on it goes on.
+    pub fn retire(&self) {
+        self.0.load().is_stale = true;
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
+use zeroize::Zeroize as _;
 
 /// All of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -135,6 +136,15 @@ impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Host { user, name, port } = self;
         if name.contains(':') { write!(f, "{user}@[{name}]:{port}") } else { write!(f, "{user}@{name}:{port}") }
+    }
+}
+
+impl Credential {
+    /// Takes the key out of memory, once it was read.
+    pub fn wipe(&mut self) {
+        match self {
+            Credential::Key { private: key } | Credential::Certificates { authority: key, .. } => key.zeroize(),
+        }
     }
 }
 
