@@ -1,7 +1,7 @@
 //! The files of a host, changed while the gateway runs.
 
 use super::config;
-use crate::approval::decide::{approve, id, only, wait_for_state};
+use crate::approval::decide::{all, approve, id, only, wait_for_held, wait_for_state};
 use crate::support::agent::Agent;
 use crate::support::gateway::Gateway;
 use crate::support::process;
@@ -21,12 +21,12 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(rules: &str) -> Scene {
+    fn new(rules: &str, wait: &str) -> Scene {
         let sshd = Sshd::restricted().start();
         let actions = sshd.key().with_file_name("actions.yaml");
         std::fs::write(&actions, example()).expect("the folder is the test's");
         let settings = sshd.settings_with(sshd.port, &actions);
-        let gateway = Gateway::start(&config(&settings, rules, "approvals: { wait: 100ms }\n"));
+        let gateway = Gateway::start(&config(&settings, rules, &format!("approvals: {{ wait: {wait} }}\n")));
         gateway.wait_for_log("upstream reached");
         let alice = gateway.agent("alice", "prod").modern();
         Scene { sshd, gateway, alice }
@@ -73,7 +73,7 @@ fn lists(agent: &Agent) -> String {
 
 #[test]
 fn what_changes_a_hosts_files_takes_effect_and_what_does_not_keeps_its_process() {
-    let scene = Scene::new(ALL);
+    let scene = Scene::new(ALL, "100ms");
     let projects = lists(&scene.alice);
     assert_eq!(projects, "project-a\nproject-b\n");
     let n_connections = scene.sshd.n_connections();
@@ -104,7 +104,7 @@ fn what_changes_a_hosts_files_takes_effect_and_what_does_not_keeps_its_process()
 
 #[test]
 fn a_rotated_key_leaves_an_approval_in_force() {
-    let scene = Scene::new(HELD);
+    let scene = Scene::new(HELD, "100ms");
     let list = || scene.alice.tool("biscuit_list", json!({}));
     list().refusal();
     let held = only(&scene.gateway);
@@ -118,7 +118,7 @@ fn a_rotated_key_leaves_an_approval_in_force() {
 }
 
 #[test]
-fn other_actions_or_another_host_key_make_an_approval_void() {
+fn an_approval_is_not_for_other_actions_or_another_host_key() {
     let other_actions = |scene: &Scene| {
         scene.change(&scene.actions(), |text| text.replace("run: list\n", "run: list # the same words\n"));
     };
@@ -126,15 +126,28 @@ fn other_actions_or_another_host_key_make_an_approval_void() {
         scene.change(&scene.sshd.known_hosts(), |text| format!("{text}# another line\n"));
     };
     for change in [&other_actions as &dyn Fn(&Scene), &other_host] {
-        let scene = Scene::new(HELD);
+        let scene = Scene::new(HELD, "100ms");
         scene.alice.tool("biscuit_list", json!({})).refusal();
         let held = only(&scene.gateway);
         approve(&scene.gateway, &held);
 
         change(&scene);
-        let refused = scene.alice.tool("biscuit_list", json!({}));
 
-        refused.refusal();
+        let again = scene.alice.tool("biscuit_list", json!({}));
+        assert!(again.refusal().contains("is held"), "{again:#?}");
+        assert_eq!(all(&scene.gateway).len(), 2, "what was approved was another call");
+        assert_eq!(scene.sshd.sessions(), [], "nothing ran");
+    }
+    for change in [&other_actions as &dyn Fn(&Scene), &other_host] {
+        let scene = Scene::new(HELD, "30s");
+        let waiting = scene.gateway.agent("alice", "prod").modern();
+        let call = std::thread::spawn(move || waiting.tool("biscuit_list", json!({})));
+        let held = wait_for_held(&scene.gateway, 1);
+
+        change(&scene);
+        approve(&scene.gateway, &held);
+
+        call.join().expect("the caller has an answer").refusal();
         wait_for_state(&scene.gateway, id(&held), "invalidated");
         assert_eq!(scene.sshd.sessions(), [], "nothing ran");
     }
