@@ -179,7 +179,7 @@ impl Seen {
 /// Who attacks.
 struct Attacker<'a> {
     target: &'a Target,
-    /// With the true credential, for what leaves it as it is.
+    /// With the true credential, for actions, which leave it as it is.
     connection: Option<Connection>,
     /// When connections ended on which nobody got in.
     failed: VecDeque<Instant>,
@@ -230,8 +230,9 @@ impl Attacker<'_> {
                 Some(action) => self.before(&action, canary).await,
                 None => Ok(no_logs()),
             },
-            Tried::Environment(name, value) => Ok(variable(self.connection().await?, name, value).await?),
-            Tried::Request(request) => Ok(request.ask(self.connection().await?, target, canary).await?),
+            // What these leave open goes with their connection.
+            Tried::Environment(name, value) => variable(&self.fresh().await?, name, value).await,
+            Tried::Request(request) => request.ask(&self.fresh().await?, target, canary).await,
             Tried::Stranger(stranger) => logins::stranger(target, stranger).await,
             Tried::Unfit(unfit) => match self.authority() {
                 Some(authority) => logins::unfit(target, authority, unfit).await,
