@@ -137,28 +137,36 @@ impl Reloader {
     }
 }
 
-/// What upstreams and webhooks name beside `gateway.yaml`: certificates, keys, secrets.
+/// What upstreams and webhooks name beside `gateway.yaml`: certificates, keys, secrets, actions.
 fn named_files(config: &config::Config) -> Vec<&std::path::Path> {
     let mut files = Vec::new();
+    let mut secrets: Vec<&config::SecretRef> = Vec::new();
     for upstream in config.upstreams.values() {
-        let config::Upstream::Http(http) = upstream else {
-            continue;
-        };
-        files.extend([&http.tls.ca, &http.tls.cert, &http.tls.key].into_iter().flatten().map(PathBuf::as_path));
-        files.extend(http.headers.values().filter_map(|value| match value {
-            config::Text::From(config::SecretRef::File(path)) => Some(path.as_path()),
-            _ => None,
-        }));
+        match upstream {
+            config::Upstream::Http(http) => {
+                files.extend([&http.tls.ca, &http.tls.cert, &http.tls.key].into_iter().flatten().map(PathBuf::as_path));
+                secrets.extend(http.headers.values().filter_map(|value| match value {
+                    config::Text::From(secret) => Some(secret),
+                    config::Text::Literal(_) => None,
+                }));
+            }
+            config::Upstream::Sandbox(_) => {}
+            config::Upstream::Ssh(ssh) => {
+                files.extend([ssh.known_hosts.as_path(), ssh.actions.as_path()]);
+                secrets.extend(&ssh.key);
+                secrets.extend(ssh.certificates.iter().map(|certificates| &certificates.authority));
+            }
+        }
     }
     for hook in &config.approvals.webhooks {
         files.extend(hook.ca.as_deref());
-        files.extend([Some(&hook.secret), hook.former_secret.as_ref()].into_iter().flatten().filter_map(|secret| {
-            match secret {
-                config::SecretRef::File(path) => Some(path.as_path()),
-                config::SecretRef::Env(_) => None,
-            }
-        }));
+        secrets.push(&hook.secret);
+        secrets.extend(&hook.former_secret);
     }
+    files.extend(secrets.into_iter().filter_map(|secret| match secret {
+        config::SecretRef::File(path) => Some(path.as_path()),
+        config::SecretRef::Env(_) => None,
+    }));
     files
 }
 

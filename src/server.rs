@@ -338,7 +338,12 @@ impl Parts {
     fn supervise(&self, gateway: &Gateway, stops: &Stops) -> impl Future<Output = ()> + use<> {
         let snapshots = Arc::clone(&self.snapshots);
         let in_force = move || Arc::clone(&snapshots.load().upstreams);
-        upstream::local::supervise(in_force, gateway.shared.clone(), stops.upstreams.subscribe())
+        upstream::local::supervise(
+            in_force,
+            gateway.shared.clone(),
+            Some(self.audit.clone()),
+            stops.upstreams.subscribe(),
+        )
     }
 
     fn spawn_background(&self, gateway: &Arc<Gateway>, stops: &Stops, tasks: &mut JoinSet<()>) {
@@ -422,8 +427,13 @@ impl Parts {
         };
         let (snapshots, metrics) = (Arc::clone(&self.snapshots), Arc::clone(&self.metrics));
         let status = move || {
-            let hash = snapshots.load().hash.clone();
-            let text = format!("configuration {hash} in force, {} requests in flight", metrics.in_flight());
+            let snapshot = snapshots.load();
+            let mut text =
+                format!("configuration {} in force, {} requests in flight", snapshot.hash, metrics.in_flight());
+            for upstream in snapshot.upstreams.iter() {
+                let described = upstream.process().map(|is| format!("\nupstream `{}` {is}", upstream.name));
+                text.extend(described);
+            }
             answer(&snapshots, true, text)
         };
         admin::operator_router(reload, status)

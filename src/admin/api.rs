@@ -4,11 +4,11 @@
 //! password with each request (HTTP Basic), at the pace of a login. Bodies are `application/json`, which no form of another
 //! site can send.
 
-use super::approvals::{OPEN, is_own, is_waited_for, may_see, state};
+use super::approvals::{OPEN, is_own, may_see};
 use super::credentials::{Known, document, error, person, refused};
 use super::decision::{self, Act, Word, digest_of, status_of};
 use super::{Shared, is_plain};
-use crate::approval::{LONGEST_REASON, Proof, View, hex};
+use crate::approval::{self, LONGEST_REASON, Proof, View};
 use crate::browser::{Form, trouble, unavailable};
 use crate::clock::rfc3339;
 use crate::identity::Person;
@@ -206,32 +206,11 @@ fn mark(shared: &Shared, known: &Known) -> Option<String> {
 
 /// A held call without what it holds.
 fn facts(held: &Approval, person: &Person, now_ms: i64) -> Value {
-    let requester = &held.requester;
-    let time = |ms: Option<i64>| ms.map(rfc3339);
-    json!({
-        "id": &*held.id,
-        "state": state(held, now_ms).as_str(),
-        "digest": hex(&held.digest),
-        "upstream": &*held.upstream,
-        "tool": &*held.tool,
-        "requester": {
-            "issuer": &*requester.issuer,
-            "subject": requester.subject.to_string(),
-            "client": &*requester.client,
-            "person": requester.person.as_deref(),
-        },
-        "is_own": is_own(person, held),
-        "rules": held.rules.iter().map(|rule| &**rule).collect::<Vec<_>>(),
-        "created_at": rfc3339(held.created_at_ms),
-        "expires_at": rfc3339(held.expires_at_ms),
-        "valid_for_s": held.valid_for_ms / 1000,
-        "decided_at": time(held.decided_at_ms),
-        "usable_until": time(held.usable_until_ms),
-        "consumed_at": time(held.consumed_at_ms),
-        "ended_at": time(held.ended_at_ms),
-        "is_caller_waiting": is_waited_for(held, now_ms),
-        "note": held.note,
-    })
+    let mut facts = approval::facts(held, now_ms);
+    if let Some(facts) = facts.as_object_mut() {
+        facts.insert("is_own".to_owned(), is_own(person, held).into());
+    }
+    facts
 }
 
 /// A held call with everything that would run, as text of the canonical form: numbers and order stay as they are.

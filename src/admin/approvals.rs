@@ -5,7 +5,7 @@
 
 use super::shown::Part;
 use super::{Shared, is_plain, login, people};
-use crate::approval::{self, People, Proof, Refused, Terms, View, hex};
+use crate::approval::{self, People, Proof, Refused, Terms, View, hex, is_waited_for, state_at};
 use crate::browser::{Form, LoggedIn, unavailable};
 use crate::identity::{ADMINS, Person};
 use crate::pages::{self, ApprovalGroup, ApprovalRow, NoticeRow, Quorum, Said, period, second};
@@ -43,21 +43,6 @@ pub(super) fn is_own(person: &Person, approval: &Approval) -> bool {
     approval.requester.person.as_deref() == Some(&*person.name)
 }
 
-/// Where it stands at the moment: that its time has run out may not have been written down yet.
-pub(super) fn state(held: &Approval, now_ms: i64) -> State {
-    let is_over = match held.state {
-        State::Pending => now_ms >= held.expires_at_ms,
-        State::Approved => held.usable_until_ms.is_some_and(|until_ms| now_ms >= until_ms),
-        _ => false,
-    };
-    if is_over { State::Expired } else { held.state }
-}
-
-/// Whether an approval would run it at once.
-pub(super) fn is_waited_for(held: &Approval, now_ms: i64) -> bool {
-    held.waited_for_until_ms > now_ms || held.task_until_ms.is_some_and(|until_ms| until_ms > now_ms)
-}
-
 // === the list ===
 
 /// `GET /`; with `live`, asked for by the page itself, which does not keep the session alive.
@@ -92,7 +77,7 @@ async fn listed(shared: &Shared, logged_in: &LoggedIn) -> Result<pages::Approval
     open.retain(|held| may_see(person, held));
     let mut ended = shared.approvals.list(&ENDED).await?;
     ended.retain(|held| may_see(person, held));
-    let (over, open): (Vec<_>, Vec<_>) = open.into_iter().partition(|held| state(held, now_ms) == State::Expired);
+    let (over, open): (Vec<_>, Vec<_>) = open.into_iter().partition(|held| state_at(held, now_ms) == State::Expired);
     ended.splice(0..0, over);
     let of = |wanted: &[State]| open.iter().filter(|held| wanted.contains(&held.state)).collect::<Vec<_>>();
     let mut pending = of(&[State::Pending]);
@@ -135,7 +120,7 @@ fn row(held: &Approval, person: &Person, now_ms: i64) -> ApprovalRow {
         Terms::read(&held.terms).into_iter().flat_map(|terms| terms.findings).map(|found| found.signal).collect();
     signals.sort();
     signals.dedup();
-    let state = state(held, now_ms);
+    let state = state_at(held, now_ms);
     ApprovalRow {
         id: held.id.to_string(),
         upstream: held.upstream.to_string(),
@@ -266,7 +251,7 @@ fn told(
     note: &str,
 ) -> pages::Approval {
     let (held, now_ms) = (&view.approval, shared.now_ms());
-    let (state, people) = (state(held, now_ms), people(snapshot));
+    let (state, people) = (state_at(held, now_ms), people(snapshot));
     let Requester { issuer, subject, client, person, .. } = &held.requester;
     let subject = subject.to_string();
     let (choice, refusal) = choice(snapshot, &logged_in.person, view, state, now_ms);

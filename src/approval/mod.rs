@@ -11,6 +11,7 @@
 
 mod call;
 mod decide;
+mod facts;
 mod render;
 mod terms;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub mod webhook;
 
 pub use call::{Call, Parts, hex};
 pub use decide::{Decided, Decider, LONGEST_REASON, Place, Verdict};
+pub use facts::{facts, is_waited_for, state_at};
 pub use render::{Key, Rendered, Row};
 pub use terms::{Finding, People, Proof, Refused, Terms};
 pub use watch::Waiter;

@@ -58,6 +58,10 @@ pub enum Kind {
     ApprovalEnded,
     /// A webhook has taken a notice, or it was given up.
     WebhookEnded,
+    /// An upstream that is a process of ours answers.
+    UpstreamUp,
+    /// It does not run, or not as it is to.
+    UpstreamDown,
 }
 
 /// What policy said.
@@ -178,6 +182,8 @@ impl Kind {
             Kind::ApprovalConsumed => "approval.consumed",
             Kind::ApprovalEnded => "approval.ended",
             Kind::WebhookEnded => "webhook.ended",
+            Kind::UpstreamUp => "upstream.up",
+            Kind::UpstreamDown => "upstream.down",
         }
     }
 }

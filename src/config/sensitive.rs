@@ -51,7 +51,9 @@ pub(super) fn names_secret(name: &str) -> bool {
 pub(super) fn holds_secret(text: &str) -> bool {
     let scheme = text.split(' ').next().unwrap_or_default();
     let is_scheme = |word: &&str| scheme.eq_ignore_ascii_case(word) && scheme.len() < text.len();
-    ["bearer", "basic"].iter().any(is_scheme)
+    // A key in a PEM frame (RFC 7468), or the end of a line that begins one.
+    text.contains(" PRIVATE KEY-----")
+        || ["bearer", "basic"].iter().any(is_scheme)
         || Url::parse(text).is_ok_and(|url| has_userinfo(&url) || secret_parameter(&url).is_some())
 }
 
@@ -93,7 +95,14 @@ mod tests {
 
     #[test]
     fn values_that_hold_secrets_are_told_from_others() {
-        for text in ["Bearer abc", "basic abc", "https://me@a.example", "ftp://a:b@c", "https://a.example/?api_key=x"] {
+        for text in [
+            "Bearer abc",
+            "basic abc",
+            "https://me@a.example",
+            "ftp://a:b@c",
+            "https://a.example/?api_key=x",
+            "-----BEGIN OPENSSH PRIVATE KEY-----\nb3Bl",
+        ] {
             assert!(holds_secret(text), "{text}");
         }
         for text in ["bearer", "Basics of cooking", "https://a.example/?toolset=all", "me@a.example", ""] {

@@ -4,7 +4,8 @@
 //! that a rotated credential changes nothing.
 
 use super::Fingerprint;
-use crate::config::{self, HttpUpstream, SandboxUpstream, SshUpstream};
+use crate::config::{self, HttpUpstream, SandboxUpstream};
+use portcullis_ssh::settings::Credential;
 
 /// A server that is reached over HTTP: its URL, the socket instead of its host, and who it must prove to be.
 pub(super) fn of_http(settings: &HttpUpstream, loaded: &config::Loaded) -> [u8; 32] {
@@ -27,16 +28,17 @@ pub(super) fn of_sandbox(settings: &SandboxUpstream, loaded: &config::Loaded) ->
     digest.finish()
 }
 
-/// A host behind SSH: whose account where, which host keys prove it, and what can be asked for. With certificates, as which
-/// principal; the keys are secrets.
-pub(super) fn of_ssh(settings: &SshUpstream, loaded: &config::Loaded) -> [u8; 32] {
+/// A host behind SSH: whose account where, which host keys prove it, and what can be asked for, as they were read. With
+/// certificates, as which principal; the keys are secrets.
+pub(super) fn of_ssh(settings: &portcullis_ssh::Settings) -> [u8; 32] {
     let mut digest = Fingerprint::new("ssh");
-    digest.add(settings.host.as_bytes());
-    for file in [&settings.known_hosts, &settings.actions] {
-        // A file that cannot be read is a problem of its own, and the upstream is not built.
-        digest.add(&std::fs::read(loaded.resolve(file)).unwrap_or_default());
-    }
-    let principal = settings.certificates.as_ref().map(|certificates| certificates.principal.as_str());
-    digest.add(principal.unwrap_or_default().as_bytes());
+    digest.add(settings.host.to_string().as_bytes());
+    digest.add(settings.known_hosts.as_bytes());
+    digest.add(settings.actions.as_bytes());
+    let principal = match &settings.credential {
+        Credential::Key { .. } => "",
+        Credential::Certificates { principal, .. } => principal,
+    };
+    digest.add(principal.as_bytes());
     digest.finish()
 }

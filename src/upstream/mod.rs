@@ -206,8 +206,8 @@ impl Upstream {
     }
 
     fn ssh(name: &str, settings: &SshUpstream, loaded: &config::Loaded, at: &Path) -> Result<Upstream, Vec<Problem>> {
-        let process = local::Process::ssh(name, settings, loaded, at)?;
-        Upstream::local(name, process, endpoint::of_ssh(settings, loaded), format!("{settings:?}"), at)
+        let (process, endpoint) = local::Process::ssh(name, settings, loaded, at)?;
+        Upstream::local(name, process, endpoint, format!("{settings:?}"), at)
     }
 
     /// A process of ours.
@@ -242,6 +242,11 @@ impl Upstream {
     pub fn about(&self, who: &Principal, request: &str) -> impl Iterator<Item = (HeaderName, HeaderValue)> + use<> {
         let headers = self.local.as_ref().map(|_| [local::principal_header(who), local::request_header(request)]);
         headers.into_iter().flatten()
+    }
+
+    /// How it is with the process behind it, where that is one of ours: a sentence whose subject is the upstream.
+    pub fn process(&self) -> Option<String> {
+        self.local.as_ref().map(local::Process::described)
     }
 
     /// Whether many calls share one connection to it in any case (HTTP/2 by prior knowledge).

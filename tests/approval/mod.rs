@@ -7,7 +7,7 @@ mod beside;
 mod bridge;
 mod cli;
 mod clients;
-mod decide;
+pub(crate) mod decide;
 mod demo;
 mod exactly_once;
 mod exactly_this;

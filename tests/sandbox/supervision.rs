@@ -9,7 +9,7 @@ use crate::support::recorder::Recorder;
 use crate::support::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -20,6 +20,20 @@ fn up(gateway: &Gateway) -> f64 {
 
 fn starts(gateway: &Gateway) -> f64 {
     gateway.metric("portcullis_upstream_starts_total{upstream=\"sandbox\"}")
+}
+
+/// What the audit log says of the sandbox's process: the event, and why.
+fn told(gateway: &Gateway) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let records = gateway.audit().into_iter().filter(|record| record["upstream"] == "sandbox");
+    let told = records.filter(|record| record["event"].as_str().is_some_and(|event| event.starts_with("upstream.")));
+    told.map(|record| (text(&record["event"]), text(&record["detail"]))).collect()
+}
+
+/// What `portcullis status` says of it.
+fn status(gateway: &Gateway) -> String {
+    let said = gateway.cli(&["status"]).success().stdout;
+    said.lines().find(|line| line.contains("upstream `sandbox`")).expect("a line about it").to_owned()
 }
 
 fn socket(gateway: &Gateway) -> PathBuf {
@@ -40,6 +54,11 @@ fn a_sandbox_whose_process_was_killed_is_started_again_and_keeps_its_files() {
     assert_ne!(upstream_id(&gateway), first);
     assert_eq!(output(&agent, "cat kept"), "here\n");
     assert!(gateway.log().contains("the upstream does not run"), "{}", gateway.log());
+    let told = told(&gateway);
+    let events: Vec<&str> = told.iter().map(|(event, _)| event.as_str()).collect();
+    assert_eq!(events, ["upstream.up", "upstream.down", "upstream.up"], "{told:?}");
+    assert_eq!(told[1].1, "its process ended (signal: 9 (SIGKILL))");
+    assert_eq!(status(&gateway), "upstream `sandbox` runs");
 }
 
 #[test]
@@ -73,7 +92,13 @@ fn b78_a_sandbox_that_cannot_be_confined_does_not_start_and_says_why() {
     assert!(gateway.log().contains("/nonexistent/bwrap"), "{}", gateway.log());
     assert!(up(&gateway).abs() < f64::EPSILON);
     // It is tried again, slower each time, and the other upstream does not suffer.
+    wait_for("further starts", || starts(&gateway) >= 3.0);
     assert!(starts(&gateway) < 20.0);
+    // However often: its state has changed once.
+    let down = told(&gateway);
+    assert!(matches!(&down[..], [(event, why)] if event == "upstream.down" && why.contains("bwrap")), "{down:?}");
+    assert!(status(&gateway).contains("does not run: ") && status(&gateway).contains("/nonexistent/bwrap"));
+    assert_eq!(gateway.observe("/readyz").status, 200, "the other upstream works");
     gateway.agent("alice", "up").tool("any", json!({})).result();
     // The same file with the program where it is.
     gateway.rewrite(
@@ -83,6 +108,7 @@ fn b78_a_sandbox_that_cannot_be_confined_does_not_start_and_says_why() {
     gateway.reload().success();
     wait_for("the sandbox", || up(&gateway) >= 1.0);
     assert_eq!(output(&agent(&gateway, "alice"), "ls"), "");
+    assert_eq!(told(&gateway).last().map(|(event, _)| event.as_str()), Some("upstream.up"));
 }
 
 #[test]

@@ -99,10 +99,10 @@ fn ask_one(host: &Host, request: &str) -> Answer {
 }
 
 #[test]
-fn the_scripts_are_clean_for_shellcheck() {
+fn both_scripts_are_clean_for_shellcheck() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/ssh/host");
 
-    for script in ["portcullis-gate"] {
+    for script in ["portcullis-gate", "install"] {
         let mut shellcheck = process::command("shellcheck");
         let said = process::run(shellcheck.args(["--shell=sh", script]).current_dir(folder), b"");
         assert!(said.status.success(), "{}", said.stdout);

@@ -232,6 +232,15 @@ impl Sshd {
         self.host.path("client/key")
     }
 
+    /// Lets this public key in as well, as it does the first one in mode [`Mode::Restricted`].
+    #[track_caller]
+    pub(crate) fn let_in(&self, public: &Path) {
+        let key = std::fs::read_to_string(public).expect("it was made");
+        let before = self.folder.read("etc/ssh/authorized_keys");
+        self.folder
+            .write("etc/ssh/authorized_keys", format!("{}\nrestrict,command=\"{GATE}\" {key}", before.trim_end()));
+    }
+
     /// The authority's private key.
     pub(crate) fn authority(&self) -> PathBuf {
         self.host.path("client/ca")
@@ -325,6 +334,29 @@ impl Sshd {
             self.log().matches(LISTENING).count() > n_before
         });
         self.server = Some(server);
+    }
+
+    /// Starts it again with these files in `/etc/ssh`, and nothing but these lines under `Match User deploy`.
+    #[track_caller]
+    pub(crate) fn set_up(&mut self, files: &[(&str, &str)], account_lines: &[String]) {
+        for (name, contents) in files {
+            self.host.write(&format!("etc/ssh/{name}"), contents);
+        }
+        let config = self.host.read("etc/ssh/sshd_config");
+        let (general, _) = config.split_once("Match User").expect("there is one");
+        let lines: String = account_lines.iter().map(|line| format!("{line}\n")).collect();
+        self.host.write("etc/ssh/sshd_config", format!("{general}Match User {ACCOUNT}\n{lines}"));
+        self.host.write("etc/ssh/authorized_keys", "");
+        self.restart();
+    }
+
+    /// Has [`Sshd::ssh`] show a certificate of the authority with this principal from now on.
+    #[track_caller]
+    pub(crate) fn certify(&self, principal: &str) {
+        let mut keygen = process::command("ssh-keygen");
+        keygen.args(["-q", "-I", "r_1/h_2 deploy project-b", "-n", principal, "-V", "-1m:+1m", "-O", "clear"]);
+        keygen.arg("-s").arg(self.authority()).arg(self.key().with_extension("pub"));
+        process::run(&mut keygen, b"").success();
     }
 
     /// Kills it and starts it again.

@@ -1,12 +1,12 @@
 //! `portcullis approvals list`: one held call a line.
 
 use super::{ascii, readable};
-use crate::approval::hex;
+use crate::approval::{facts, state_at};
 use crate::cli::context::Context;
 use crate::clock::rfc3339;
 use crate::pages::text::exact_line;
 use crate::store::{Approval, ApprovalState as State};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::io::Write;
 
 /// What needs somebody: a decision, a caller, or a word on what became of it.
@@ -50,20 +50,10 @@ pub(super) fn line(held: &Approval, now_ms: i64) -> String {
     let rules: Vec<String> = rules.iter().map(|rule| exact_line(rule)).collect();
     format!(
         "{id}\t{}\t{}\t{who}\t{client}\t{upstream}/{tool}\t{}",
-        state(held, now_ms).as_str(),
+        state_at(held, now_ms).as_str(),
         time(held),
         rules.join(", ")
     )
-}
-
-/// Where it stands at the moment: that its time has run out may not have been written down yet.
-pub(super) fn state(held: &Approval, now_ms: i64) -> State {
-    let is_over = match held.state {
-        State::Pending => now_ms >= held.expires_at_ms,
-        State::Approved => held.usable_until_ms.is_some_and(|until_ms| now_ms >= until_ms),
-        _ => false,
-    };
-    if is_over { State::Expired } else { held.state }
 }
 
 fn time(held: &Approval) -> String {
@@ -75,38 +65,4 @@ fn time(held: &Approval) -> String {
         }
         (None, _) => format!("since {}", rfc3339(held.consumed_at_ms.unwrap_or(held.created_at_ms))),
     }
-}
-
-/// What programs are told of a held call, without what it holds.
-pub(super) fn facts(held: &Approval, now_ms: i64) -> Value {
-    let requester = &held.requester;
-    let time = |ms: Option<i64>| ms.map(rfc3339);
-    json!({
-        "id": &*held.id,
-        "state": state(held, now_ms).as_str(),
-        "digest": hex(&held.digest),
-        "upstream": &*held.upstream,
-        "tool": &*held.tool,
-        "requester": {
-            "issuer": &*requester.issuer,
-            "subject": requester.subject.to_string(),
-            "client": &*requester.client,
-            "person": requester.person.as_deref(),
-        },
-        "rules": held.rules.iter().map(|rule| &**rule).collect::<Vec<_>>(),
-        "created_at": rfc3339(held.created_at_ms),
-        "expires_at": rfc3339(held.expires_at_ms),
-        "valid_for_s": held.valid_for_ms / 1000,
-        "decided_at": time(held.decided_at_ms),
-        "usable_until": time(held.usable_until_ms),
-        "consumed_at": time(held.consumed_at_ms),
-        "ended_at": time(held.ended_at_ms),
-        "is_caller_waiting": is_waited_for(held, now_ms),
-        "note": held.note,
-    })
-}
-
-/// Whether an approval would run it at once.
-pub(super) fn is_waited_for(held: &Approval, now_ms: i64) -> bool {
-    held.waited_for_until_ms > now_ms || held.task_until_ms.is_some_and(|until_ms| until_ms > now_ms)
 }

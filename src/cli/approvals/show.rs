@@ -3,8 +3,8 @@
 //! What strangers wrote is escaped, and broken into lines here rather than by the terminal, each behind a mark: so no line
 //! of theirs can begin where ours do.
 
-use super::{ascii, list, period, readable};
-use crate::approval::{Approvals, Call, Row, View, hex};
+use super::{ascii, period, readable};
+use crate::approval::{self, Approvals, Call, Row, View, hex, is_waited_for, state_at};
 use crate::cli::context::Context;
 use crate::clock::rfc3339;
 use crate::jsonrpc::Kind;
@@ -62,12 +62,12 @@ pub(super) fn print(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let held = &view.approval;
-    writeln!(out, "held call {}: {}", held.id, list::state(held, now_ms).as_str())?;
+    writeln!(out, "held call {}: {}", held.id, state_at(held, now_ms).as_str())?;
     who(view, out)?;
     why(view, out)?;
     field(out, "digest", &grouped(&held.digest))?;
     clocks(view, now_ms, out)?;
-    let says = if list::is_waited_for(held, now_ms) {
+    let says = if is_waited_for(held, now_ms) {
         "is waiting: once approved, it runs at once"
     } else {
         "is not waiting: once approved, it runs when the same call comes again in time"
@@ -127,7 +127,7 @@ fn clocks(view: &View, now_ms: i64, out: &mut dyn Write) -> io::Result<()> {
     let held = &view.approval;
     field(out, "asked", &rfc3339(held.created_at_ms))?;
     let until = |ms: i64| format!("{}, in {}", rfc3339(ms), period(ms.saturating_sub(now_ms)));
-    match list::state(held, now_ms) {
+    match state_at(held, now_ms) {
         State::Pending => {
             field(out, "decide by", &until(held.expires_at_ms))?;
             field(out, "then", &format!("an approval may be used for {}", period(held.valid_for_ms)))?;
@@ -244,7 +244,7 @@ pub(super) fn grouped(digest: &[u8; 32]) -> String {
 
 /// Everything, for programs, in JSON.
 fn facts(view: &View, notices: &[Notice], approvals: &Approvals, now_ms: i64) -> String {
-    let mut facts = list::facts(&view.approval, now_ms);
+    let mut facts = approval::facts(&view.approval, now_ms);
     let arguments = approvals.masked_arguments(view).unwrap_or_else(|| "null".to_owned());
     let responses = view.call.as_ref().and_then(Call::input_responses);
     let responses = responses.map_or("null", |node| node.text());

@@ -6,6 +6,7 @@ mod form;
 mod generated;
 mod sandbox;
 mod sense;
+mod ssh;
 
 use super::{Known, load};
 

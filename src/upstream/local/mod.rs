@@ -10,12 +10,14 @@ mod sandbox;
 mod ssh;
 mod start;
 mod supervise;
+mod told;
+mod trusted;
 mod user;
 mod visitor;
 
 pub use keeper::keep;
 pub use supervise::{supervise, supervised};
-pub use visitor::Visitor;
+pub use visitor::{Visitor, ssh_settings};
 
 /// The header that names a request to a local upstream.
 pub(super) const REQUEST: &str = request::HEADER;
@@ -26,7 +28,7 @@ use crate::identity::{Principal, Subject};
 use http::{HeaderName, HeaderValue};
 use portcullis_local::handover::{SECRET_HEADER, SECRET_LEN};
 use portcullis_local::{Principal as Asker, principal, request};
-use start::Plan;
+use start::{Kind, Plan};
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -86,17 +88,21 @@ impl Process {
         Ok(Process::of(sandbox::plan(name, settings, loaded, at)?, loaded))
     }
 
-    /// Describes an SSH upstream; starts nothing.
+    /// Describes an SSH upstream; starts nothing. With the digest of where it leads (`upstream::endpoint`), out of the same
+    /// read of its files.
     ///
     /// # Errors
     /// Everything about it that cannot be used, its files included.
     pub(super) fn ssh(
         name: &str,
-        settings: &SshUpstream,
+        from: &SshUpstream,
         loaded: &config::Loaded,
         at: &Path,
-    ) -> Result<Process, Vec<Problem>> {
-        Ok(Process::of(ssh::plan(name, settings, loaded, at)?, loaded))
+    ) -> Result<(Process, [u8; 32]), Vec<Problem>> {
+        let settings = ssh::settings(name, from, loaded, at)?;
+        let endpoint = super::endpoint::of_ssh(&settings);
+        let plan = Plan { user: from.user.clone(), ..Plan::of(name, Kind::Ssh(Box::new(settings))) };
+        Ok((Process::of(plan, loaded), endpoint))
     }
 
     fn of(plan: Plan, loaded: &config::Loaded) -> Process {
@@ -131,6 +137,15 @@ impl Process {
             State::New | State::Starting => return Err(late()),
         };
         Ok(Pass { header: secret_header(&secret), secret, state })
+    }
+
+    /// How it is right now, for the person who runs the gateway.
+    pub(super) fn described(&self) -> String {
+        match &*self.state.borrow() {
+            State::New | State::Starting => "is starting".to_owned(),
+            State::Up(_) => "runs".to_owned(),
+            State::Down(why) => format!("does not run: {why}"),
+        }
     }
 
     /// Waits until it answers.

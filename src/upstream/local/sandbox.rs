@@ -1,9 +1,10 @@
 //! From `upstreams.<name>.sandbox` to what its process is told.
 
 use super::start::{Folder, Kind, Plan};
+use super::trusted::{self, real, secret_files, stands_in};
 use crate::config::{self, Path, Problem, SandboxBackend, SandboxNetwork, SandboxUpstream, destination};
 use portcullis_sandbox::settings::{Backend, Cgroup, Destination, Network, Settings};
-use std::path::{Component, Path as FilePath, PathBuf};
+use std::path::{Path as FilePath, PathBuf};
 
 /// What a sandbox is started with.
 ///
@@ -85,6 +86,10 @@ fn misplaced(name: &str, workspace: &FilePath, loaded: &config::Loaded) -> Optio
     if real(loaded.directory()).starts_with(&workspace) {
         return Some("the configuration stands in the workspace: agents could rewrite it".to_owned());
     }
+    let trusted = trusted::files(&loaded.config).into_iter().map(|file| loaded.resolve(file));
+    if let Some(file) = trusted.into_iter().find(|file| stands_in(file, &workspace)) {
+        return Some(format!("`{}` stands in the workspace: agents could read and rewrite it", file.display()));
+    }
     loaded.config.upstreams.iter().find_map(|(other, upstream)| match upstream {
         config::Upstream::Sandbox(settings) if other != name && overlaps(&loaded.resolve(&settings.workspace)) => {
             Some(format!("it is, or stands in, the workspace of `{other}`, or that stands in it"))
@@ -115,54 +120,4 @@ fn shown(settings: &SandboxUpstream, workspace: &FilePath, loaded: &config::Load
         }));
     }
     shown
-}
-
-/// Files that hold secrets of the gateway's.
-fn secret_files(config: &config::Config) -> Vec<&FilePath> {
-    let mut files: Vec<&FilePath> = config.tls.iter().map(|tls| tls.key.as_path()).collect();
-    let token = config.metrics.as_ref().and_then(|metrics| metrics.token.as_ref());
-    files.extend(token.and_then(secret_file));
-    for upstream in config.upstreams.values() {
-        if let config::Upstream::Http(http) = upstream {
-            files.extend(http.tls.key.as_deref());
-            files.extend(http.headers.values().filter_map(|value| match value {
-                config::Text::From(secret) => secret_file(secret),
-                config::Text::Literal(_) => None,
-            }));
-        }
-    }
-    files
-}
-
-fn secret_file(secret: &config::SecretRef) -> Option<&FilePath> {
-    match secret {
-        config::SecretRef::File(path) => Some(path),
-        config::SecretRef::Env(_) => None,
-    }
-}
-
-/// The path with links followed as far as it is there, and `..` taken out of the rest.
-fn real(path: &FilePath) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let mut known = absolute.as_path();
-    let mut rest = Vec::new();
-    loop {
-        if let Ok(found) = known.canonicalize() {
-            let mut found = found;
-            for part in rest.into_iter().rev() {
-                match part {
-                    Component::ParentDir => _ = found.pop(),
-                    part => found.push(part),
-                }
-            }
-            return found;
-        }
-        match (known.components().next_back(), known.parent()) {
-            (Some(last), Some(parent)) => {
-                rest.push(last);
-                known = parent;
-            }
-            _ => return absolute.clone(),
-        }
-    }
 }

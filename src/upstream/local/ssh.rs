@@ -1,6 +1,5 @@
 //! From `upstreams.<name>.ssh` to what its process is told.
 
-use super::start::{Kind, Plan};
 use crate::config::{self, Path, Problem, SecretRef, SshUpstream};
 use portcullis_ssh::actions::Actions;
 use portcullis_ssh::known_hosts::Pinned;
@@ -10,17 +9,17 @@ use std::path::Path as FilePath;
 /// The largest `known_hosts` or actions file, in bytes: settings are handed over whole.
 const FILE_MAX: u64 = 256 * 1024;
 
-/// What an SSH upstream is started with. Its files are read here, so that what is wrong with them is said before anything
-/// runs, and so that a reload sees what has changed in them.
+/// What the process is told. Its files are read here, so that what is wrong with them is said before anything runs, and so
+/// that a reload sees what has changed in them.
 ///
 /// # Errors
 /// Everything about it that cannot be used.
-pub(super) fn plan(name: &str, from: &SshUpstream, loaded: &config::Loaded, at: &Path) -> Result<Plan, Vec<Problem>> {
-    let settings = described(name, from, loaded, at)?;
-    Ok(Plan { user: from.user.clone(), ..Plan::of(name, Kind::Ssh(Box::new(settings))) })
-}
-
-fn described(name: &str, from: &SshUpstream, loaded: &config::Loaded, at: &Path) -> Result<Settings, Vec<Problem>> {
+pub(super) fn settings(
+    name: &str,
+    from: &SshUpstream,
+    loaded: &config::Loaded,
+    at: &Path,
+) -> Result<Settings, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut keep = |problem: Problem| problems.push(problem);
     let host = Host::parse(&from.host).map_err(|why| keep(Problem::new(at.key("host"), why))).ok();
@@ -60,16 +59,25 @@ fn credential(from: &SshUpstream, loaded: &config::Loaded, at: &Path) -> Result<
     let secret = |place: &SecretRef, at: Path| {
         place.resolve(loaded.directory()).map(|secret| secret.expose().clone()).map_err(|why| why.at(at))
     };
-    match (&from.key, &from.certificates) {
-        (Some(key), None) => Ok(Credential::Key { private: secret(key, at.key("key"))? }),
-        (None, Some(from)) => Ok(Credential::Certificates {
-            authority: secret(&from.authority, at.key("certificates").key("authority"))?,
-            principal: from.principal.clone(),
-            source: from.source.clone(),
-            lifetime: from.lifetime.duration(),
-        }),
-        _ => Err(Problem::new(at.clone(), "exactly one of `key` and `certificates` opens the host")),
-    }
+    let (credential, at) = match (&from.key, &from.certificates) {
+        (Some(key), None) => {
+            let at = at.key("key");
+            (Credential::Key { private: secret(key, at.clone())? }, at)
+        }
+        (None, Some(from)) => {
+            let at = at.key("certificates").key("authority");
+            let credential = Credential::Certificates {
+                authority: secret(&from.authority, at.clone())?,
+                principal: from.principal.clone(),
+                source: from.source.clone(),
+                lifetime: from.lifetime.duration(),
+            };
+            (credential, at)
+        }
+        _ => return Err(Problem::new(at.clone(), "exactly one of `key` and `certificates` opens the host")),
+    };
+    // The rest of what it says was looked at with the file (`config::check`).
+    credential.check().map(|()| credential).map_err(|why| Problem::new(at, why))
 }
 
 fn text(path: &FilePath, loaded: &config::Loaded, at: &Path) -> Result<String, Problem> {

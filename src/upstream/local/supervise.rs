@@ -4,7 +4,9 @@
 use super::health;
 use super::keeper::Keeper;
 use super::start::Started;
+use super::told::Told;
 use super::{Process, Secret, State};
+use crate::audit::Audit;
 use crate::id::random_bytes;
 use crate::upstream::{Shared, Upstream, Upstreams};
 use nix::sys::signal::{Signal, kill};
@@ -40,8 +42,14 @@ const END_LIMIT: Duration = Duration::from_secs(8);
 const REASON_MAX: u64 = 4096;
 const TICK: Duration = Duration::from_millis(100);
 
-/// Keeps those of `in_force` running that are processes of ours, until `stop` is true; then ends them all.
-pub async fn supervise(in_force: impl Fn() -> Arc<Upstreams>, shared: Shared, mut stop: watch::Receiver<bool>) {
+/// Keeps those of `in_force` running that are processes of ours, until `stop` is true; then ends them all. `audit` is told
+/// when one begins to answer, and when one does not run.
+pub async fn supervise(
+    in_force: impl Fn() -> Arc<Upstreams>,
+    shared: Shared,
+    audit: Option<Audit>,
+    mut stop: watch::Receiver<bool>,
+) {
     let keeper = Arc::new(Mutex::new(None));
     let mut kept: BTreeMap<usize, Kept> = BTreeMap::new();
     let mut tasks = JoinSet::new();
@@ -56,7 +64,9 @@ pub async fn supervise(in_force: impl Fn() -> Arc<Upstreams>, shared: Shared, mu
             // The address tells an upstream from its successor of the same name.
             kept.entry(Arc::as_ptr(upstream) as usize).or_insert_with(|| {
                 let end = watch::Sender::new(false);
-                let task = Task { upstream: Arc::clone(upstream), shared: shared.clone(), keeper: Arc::clone(&keeper) };
+                let told = Mutex::new(Told::new(audit.clone(), &upstream.name));
+                let keeper = Arc::clone(&keeper);
+                let task = Task { upstream: Arc::clone(upstream), shared: shared.clone(), told, keeper };
                 tasks.spawn(task.run(end.subscribe()));
                 Kept { upstream: Arc::clone(upstream), end }
             });
@@ -77,7 +87,7 @@ pub async fn supervise(in_force: impl Fn() -> Arc<Upstreams>, shared: Shared, mu
 pub async fn supervised<T>(upstreams: &Arc<Upstreams>, shared: &Shared, work: impl Future<Output = T>) -> T {
     let (stop, stopped) = watch::channel(false);
     let in_force = || Arc::clone(upstreams);
-    let supervising = supervise(in_force, shared.clone(), stopped);
+    let supervising = supervise(in_force, shared.clone(), None, stopped);
     let work = async {
         let done = work.await;
         stop.send_replace(true);
@@ -104,6 +114,7 @@ impl Kept {
 struct Task {
     upstream: Arc<Upstream>,
     shared: Shared,
+    told: Mutex<Told>,
     keeper: Arc<Mutex<Option<Keeper>>>,
 }
 
@@ -136,6 +147,7 @@ impl Task {
             };
             wait = if began.elapsed() >= STEADY { FIRST_WAIT } else { wait };
             warn!(upstream = %name, reason = %why, again_in = ?wait, "the upstream does not run");
+            self.tell(|told| told.down(&why));
             // What ran well until now will probably do so again in a moment, which calls wait for.
             let is_hiccup = began.elapsed() >= SHORT && wait <= SHORT;
             process.state.send_replace(if is_hiccup { State::Starting } else { State::Down(why) });
@@ -167,6 +179,9 @@ impl Task {
             Ended::Because(why) => why.clone(),
             Ended::Asked => "it was ended".to_owned(),
         };
+        if matches!(ended, Ended::Because(_)) {
+            self.tell(|told| told.down(&why));
+        }
         process.state.send_replace(State::Down(why));
         end_process(&mut child).await;
         drop(gateway_lives);
@@ -194,6 +209,7 @@ impl Task {
         };
         info!(upstream = %self.upstream.name, pid = child.id(), "upstream started");
         process.state.send_replace(State::Up(secret.clone()));
+        self.tell(Told::up);
         self.upstream.mark_stale();
         let ended = tokio::select! {
             status = child.wait() => Ended::Because(ended_with(status)),
@@ -211,6 +227,10 @@ impl Task {
             None => Err("it is no process of this gateway".to_owned()),
         };
         tokio::task::spawn_blocking(start).await.unwrap_or_else(|died| Err(died.to_string()))
+    }
+
+    fn tell(&self, say: impl FnOnce(&mut Told)) {
+        say(&mut self.told.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
     }
 
     fn tell_keeper(&self, say: impl FnOnce(&mut Keeper)) {

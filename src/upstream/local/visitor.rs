@@ -1,5 +1,5 @@
 //! Somebody at a local upstream without a gateway between: for `portcullis verify`, which attacks it as an agent would
-//! that nothing was refused.
+//! that nothing was refused, or attacks what stands behind it.
 
 use super::start::Kind;
 use super::{Process, asker_header};
@@ -15,6 +15,14 @@ pub struct Visitor<'a> {
     upstream: &'a Upstream,
     shared: &'a Shared,
     asker: Asker,
+}
+
+/// What an SSH upstream is started with, its credential included. `None`: it is none.
+pub fn ssh_settings(upstream: &Upstream) -> Option<&portcullis_ssh::Settings> {
+    match &upstream.local.as_ref()?.plan.kind {
+        Kind::Ssh(settings) => Some(settings),
+        Kind::Sandbox(_) => None,
+    }
 }
 
 impl<'a> Visitor<'a> {

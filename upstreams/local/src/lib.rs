@@ -10,14 +10,25 @@ pub mod cgroup;
 pub mod descriptors;
 /// What is handed over at a start, seen from both ends.
 pub mod handover;
+/// What a command writes: kept, bounded, counted.
+pub mod output;
 /// Who asks, in a header.
 pub mod principal;
 /// Which request it is, in a header.
 pub mod request;
+/// JSON Schemas as all clients can read them.
+pub mod schema;
 /// Answering on the socket that was handed over.
 pub mod serve;
+/// Sessions of the legacy era: how many, and whose.
+pub mod sessions;
+/// What verifiers of upstreams say.
+pub mod verify;
+/// Numbers as people and models read them.
+pub mod words;
 
 pub use handover::{Handover, Prepared, Start};
 pub use principal::Principal;
 pub use request::Request;
 pub use serve::{Gone, HEALTH, serve};
+pub use sessions::Sessions;

@@ -13,8 +13,6 @@ mod network;
 pub mod probe;
 /// The MCP server: tools, their schemas, who asks.
 pub mod server;
-/// Who has which session, and how many.
-mod sessions;
 /// What the gateway hands over.
 pub mod settings;
 /// System calls by their number; all `unsafe`.

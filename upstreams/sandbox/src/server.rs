@@ -2,12 +2,11 @@
 
 use crate::confine::Confinement;
 use crate::descriptors;
-use crate::sessions::Sessions;
 use crate::settings::Settings;
 use crate::tools::{self, Runner};
 use crate::workspace::{Limits, Workspace};
 use axum::Router;
-use portcullis_local::{Handover, Principal};
+use portcullis_local::{Handover, Principal, Sessions};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{

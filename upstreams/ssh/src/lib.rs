@@ -6,12 +6,27 @@
 
 /// What can be asked for: tools, their arguments, and the action string they make.
 pub mod actions;
+/// One connection: the key of the host, the login.
+pub mod connection;
+/// What opens the host: a key, or certificates.
+pub mod credential;
 /// Which host keys are trusted, out of `known_hosts`.
 pub mod known_hosts;
+/// How an action ended, for programs and in words.
+mod outcome;
+/// Channels over connections that are used again, or not.
+pub mod pool;
+/// One action on one channel.
+pub mod run;
 /// The MCP server: tools, their schemas, who asks.
 pub mod server;
 /// What the gateway hands over.
 pub mod settings;
+/// Whether the boundary on the host holds, tried.
+pub mod verify;
 
 pub use server::run;
 pub use settings::Settings;
+
+#[cfg(test)]
+mod tests;

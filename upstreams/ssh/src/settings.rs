@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
+use zeroize::Zeroize as _;
 
 /// All of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,10 +63,11 @@ pub enum Credential {
 }
 
 impl Settings {
-    /// The longest time that an action may take; the gateway waits as long.
+    /// The longest time from an action's turn to its answer; the gateway waits as long. A session may have to be opened on a
+    /// connection that has gone stale, then a connection, and a session on that.
     pub fn longest(&self) -> Duration {
-        crate::actions::Actions::parse(&self.actions).map(|actions| actions.longest()).unwrap_or_default()
-            + self.connect
+        let action = crate::actions::Actions::parse(&self.actions).map(|actions| actions.longest());
+        action.unwrap_or_default() + self.connect * 3 + crate::run::GRACE
     }
 }
 
@@ -75,7 +77,9 @@ impl Host {
     /// # Errors
     /// What is wrong with it, for the person who wrote it.
     pub fn parse(text: &str) -> Result<Host, String> {
-        let (user, place) = text.split_once('@').ok_or("write it as `user@host` or `user@host:port`")?;
+        let (user, place) = text.split_once('@').ok_or_else(|| {
+            format!("`{}` names no account; write it as `user@host` or `user@host:port`", text.escape_debug())
+        })?;
         if !is_user(user) {
             return Err(format!(
                 "`{}` is no account: 1 to 32 of `a-z`, `0-9`, `_`, `.`, `-`, a letter or `_` first",
@@ -133,6 +137,15 @@ impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Host { user, name, port } = self;
         if name.contains(':') { write!(f, "{user}@[{name}]:{port}") } else { write!(f, "{user}@{name}:{port}") }
+    }
+}
+
+impl Credential {
+    /// Takes the key out of memory, once it was read.
+    pub fn wipe(&mut self) {
+        match self {
+            Credential::Key { private: key } | Credential::Certificates { authority: key, .. } => key.zeroize(),
+        }
     }
 }
 

@@ -10,7 +10,6 @@ mod environment;
 mod gvisor;
 mod inner;
 mod landlock;
-mod output;
 mod process;
 mod protocol;
 mod quota;
@@ -21,6 +20,7 @@ mod writes;
 
 pub use cgroup::{PREFIX as LEAF, sweep};
 pub use inner::inner;
+pub use portcullis_local::output::{Captured, Progress};
 
 use crate::network::Places;
 use crate::settings::{Backend, Network, Settings};
@@ -62,15 +62,6 @@ pub struct Command {
     pub timeout: Duration,
 }
 
-/// How far a command has come; the newest is enough.
-#[derive(Clone, Debug, Default)]
-pub struct Progress {
-    /// Bytes that it has written to stdout and stderr.
-    pub n_written: u64,
-    /// The last line it wrote, whole or not, cut to 200 characters.
-    pub last_line: String,
-}
-
 /// How a command ended.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -101,17 +92,6 @@ pub enum End {
     OverQuota,
     /// The file system was nearly full, whoever filled it, and the command wrote to it.
     DiskFull,
-}
-
-/// What was kept of an output: its beginning and its end.
-#[derive(Clone, Debug, Default)]
-pub struct Captured {
-    /// The beginning.
-    pub head: Vec<u8>,
-    /// The end, where something between was left out.
-    pub tail: Vec<u8>,
-    /// All that was written, in bytes.
-    pub total: u64,
 }
 
 /// Why nothing can be run here. `Display` is for the person who runs the gateway: what stands in the way, and what to do.

@@ -1,12 +1,12 @@
 //! One command, from the making of its confinement to the last trace of it.
 
 use super::cgroup::Leaf;
-use super::output::Output;
 use super::process::{Process, children, descendants};
 use super::protocol::{Limits, Order, Report, TERMINATE};
 use super::quota::Watch;
 use super::{Command, End, Error, Outcome, Progress, Shared, bubblewrap, environment, inner};
 use crate::network::{self, Places};
+use portcullis_local::output::Output;
 use rustix::process::{Signal, kill_process};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;

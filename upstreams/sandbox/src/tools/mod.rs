@@ -30,6 +30,7 @@ use crate::server::Shared;
 use crate::settings::{Network, Settings};
 use crate::words::size;
 use crate::workspace::{self, Folder};
+use portcullis_local::schema::plain;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, Tool, ToolAnnotations};
 use rmcp::service::{RequestContext, RoleServer};
 use schemars::JsonSchema;
@@ -186,39 +187,4 @@ fn tool<A: JsonSchema + 'static, T: JsonSchema + 'static>(
     tool.input_schema = plain(&tool.input_schema);
     tool.output_schema = tool.output_schema.as_ref().map(plain);
     tool
-}
-
-fn plain(schema: &Arc<JsonObject>) -> Arc<JsonObject> {
-    let mut plain = Value::Object((**schema).clone());
-    make_plain(&mut plain);
-    match plain {
-        Value::Object(plain) => Arc::new(plain),
-        _ => schema.clone(),
-    }
-}
-
-/// Says of what can be left out what it is when it is there: `null` is taken for left out, too, but nobody has to know,
-/// and `["integer", "null"]` is more than some clients can read. Leaves out `uint64` and its like, which are no formats of
-/// JSON Schema: strict validators stumble over them.
-fn make_plain(schema: &mut Value) {
-    match schema {
-        Value::Object(object) => {
-            if let Some(Value::Array(types)) = object.get_mut("type") {
-                types.retain(|kind| kind != "null");
-                if let [one] = types.as_slice() {
-                    let one = one.clone();
-                    object.insert("type".to_owned(), one);
-                }
-            }
-            if object.get("format").is_some_and(Value::is_string) {
-                object.remove("format");
-            }
-            if object.get("default") == Some(&Value::Null) {
-                object.remove("default");
-            }
-            object.values_mut().for_each(make_plain);
-        }
-        Value::Array(values) => values.iter_mut().for_each(make_plain),
-        _ => {}
-    }
 }

@@ -1,8 +1,9 @@
 //! How a command ended, for programs and in words. What it wrote is data: nothing in it is changed but what is not
 //! UTF-8, and that is said.
 
-use crate::confine::{Captured, End, Outcome};
+use crate::confine::{End, Outcome};
 use crate::words::{DISK_FULL, grouped, size};
+use portcullis_local::output::Text;
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -53,17 +54,10 @@ enum Ended {
     DiskFull,
 }
 
-/// One stream, as text.
-struct Text {
-    text: String,
-    is_cut: bool,
-    is_replaced: bool,
-}
-
 /// What a command's end is answered with. That a program was not content (an exit status that is not 0) is no failure of
 /// the tool: it is what was asked for.
 pub(super) fn result(outcome: &Outcome, limits: &Limits) -> CallToolResult {
-    let (stdout, stderr) = (text(&outcome.stdout), text(&outcome.stderr));
+    let (stdout, stderr) = (outcome.stdout.text(), outcome.stderr.text());
     let (ended, exit_code, signal) = match outcome.end {
         End::Exited(code) => (Ended::Exited, Some(code), None),
         End::Signalled(signal) => (Ended::Signal, None, Some(signal)),
@@ -146,42 +140,6 @@ fn summary(outcome: &Outcome, limits: &Limits, stdout: &Text, stderr: &Text) -> 
         summary.push_str(" It wrote nothing.");
     }
     summary
-}
-
-fn text(captured: &Captured) -> Text {
-    let n_kept = captured.head.len() as u64 + captured.tail.len() as u64;
-    if captured.total <= n_kept {
-        let whole = [captured.head.as_slice(), &captured.tail].concat();
-        let text = String::from_utf8_lossy(&whole);
-        return Text {
-            is_replaced: matches!(text, std::borrow::Cow::Owned(_)),
-            text: text.into_owned(),
-            is_cut: false,
-        };
-    }
-    // A character that was cut in two is left out whole.
-    let head = &captured.head[..captured.head.len() - unfinished(&captured.head)];
-    let begun = captured.tail.iter().take(3).take_while(|byte| **byte & 0xc0 == 0x80).count();
-    let tail = &captured.tail[begun..];
-    let n_left_out = captured.total - (head.len() + tail.len()) as u64;
-    let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
-    let is_replaced = [&head, &tail].iter().any(|text| matches!(text, std::borrow::Cow::Owned(_)));
-    Text { text: format!("{head}\n… {} bytes left out …\n{tail}", grouped(n_left_out)), is_cut: true, is_replaced }
-}
-
-/// How many bytes at the end of `bytes` are the beginning of a character.
-pub(super) fn unfinished(bytes: &[u8]) -> usize {
-    for n in 1..=bytes.len().min(3) {
-        let needed = match bytes[bytes.len() - n] {
-            byte if byte & 0xc0 == 0x80 => continue,
-            byte if byte & 0xe0 == 0xc0 => 2,
-            byte if byte & 0xf0 == 0xe0 => 3,
-            byte if byte & 0xf8 == 0xf0 => 4,
-            _ => 0,
-        };
-        return if needed > n { n } else { 0 };
-    }
-    0
 }
 
 fn signal_name(signal: i32) -> &'static str {

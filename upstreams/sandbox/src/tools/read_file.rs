@@ -1,7 +1,6 @@
 //! `read_file`: a part of a file, as text where it is text.
 
 use super::list_directory::line;
-use super::outcome::unfinished;
 use super::{Effect, Failed, answer, read, tool};
 use crate::confine::WORKSPACE;
 use crate::words::{count, grouped, size};
@@ -9,6 +8,7 @@ use crate::workspace::read::{Part, Range};
 use crate::workspace::{Folder, WorkspacePath};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use portcullis_local::output::unfinished;
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ResourceContents, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,9 +1,9 @@
 //! Whether the confinement holds, tried and not asserted: each claim is attacked from inside, by a command of the upstream
 //! as it runs, and the very same is done outside, where it must succeed. Only both together are a PASS.
 //!
-//! What cannot be done outside either (no such device, no such kernel feature, no rights) is NOT APPLICABLE, which is no
-//! pass. Judging the unconfined control as if it were confined must give FAIL wherever there is a control: so the
-//! verifier is verified.
+//! PASS is what was blocked inside and done outside; FAIL what was done inside, or could not be tried there. What cannot be
+//! done outside either (no such device, no such kernel feature, no rights) is NOT APPLICABLE, which is no pass. Judging the
+//! unconfined control as if it were confined must give FAIL wherever there is a control: so the verifier is verified.
 
 /// The control: the same commands without any confinement.
 mod bare;
@@ -15,20 +15,17 @@ pub mod claims;
 mod games;
 /// What stands outside, to be read, reached and killed.
 mod outside;
-/// For people and for programs.
-mod report;
 /// Who runs commands.
 mod runner;
 
 pub use bare::Bare;
 pub use claims::{CLAIMS, Claim, table};
 pub use outside::{Gateway, Outside};
-pub use report::Report;
+pub use portcullis_local::verify::{Finding, Report, Verdict};
 pub use runner::{Confined, Ran, Runner, Tools};
 
 use crate::settings::Backend;
 use claims::{Scope, Tried};
-use serde::Serialize;
 
 /// What became of one attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,33 +36,6 @@ pub enum Seen {
     Allowed(String),
     /// It could not be tried.
     Untried(String),
-}
-
-/// What is to be thought of a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Blocked inside, and done outside.
-    Pass,
-    /// Done inside, or not to be tried there.
-    Fail,
-    /// It cannot be done outside either, or what it is about is not there. Never counts as a pass.
-    NotApplicable,
-}
-
-/// One claim, judged.
-#[derive(Clone, Debug, Serialize)]
-pub struct Finding {
-    /// Which claim.
-    pub id: &'static str,
-    /// As a sentence.
-    pub claim: &'static str,
-    /// What is to be thought of it.
-    pub verdict: Verdict,
-    /// What was seen inside.
-    pub inside: String,
-    /// What the control saw outside.
-    pub outside: String,
 }
 
 impl std::fmt::Display for Seen {
@@ -88,7 +58,7 @@ pub async fn verify(
     is_meant: impl Fn(&Claim) -> bool,
     mut tell: impl FnMut(&Finding),
 ) -> Report {
-    let mut report = Report { findings: Vec::new() };
+    let mut report = Report::default();
     let mut add = |finding: Finding| {
         tell(&finding);
         report.findings.push(finding);
@@ -108,7 +78,7 @@ pub async fn verify(
 
 /// What is a condition, and not a claim: said only where it does not hold.
 fn broken(id: &'static str, claim: &'static str, why: String) -> Finding {
-    Finding { id, claim, verdict: Verdict::Fail, inside: why, outside: "not tried".to_owned() }
+    Finding { id, claim, verdict: Verdict::Fail, seen: vec![("inside", why), ("outside", "not tried".to_owned())] }
 }
 
 async fn find(
@@ -122,8 +92,7 @@ async fn find(
         id: claim.id,
         claim: claim.sentence,
         verdict,
-        inside,
-        outside,
+        seen: vec![("inside", inside), ("outside", outside)],
     };
     // What is missing outside is missing for both, and would look like an obstacle inside.
     if let Tried::Probe(line) = claim.tried

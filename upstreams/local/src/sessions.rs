@@ -4,13 +4,13 @@
 //! "Resumability"), so it is good for the principal that began it alone. The gateway seals ids for the same reason; this
 //! holds without it.
 
+use crate::principal::Principal;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
-use portcullis_local::Principal;
 use rmcp::transport::streamable_http_server::session::SessionManager as _;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use std::collections::{HashMap, HashSet};
@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 /// Who has which session.
 #[derive(Clone)]
-pub(crate) struct Sessions {
+pub struct Sessions {
     manager: Arc<LocalSessionManager>,
     owners: Arc<Mutex<HashMap<String, Owner>>>,
 }
@@ -39,12 +39,13 @@ const OF_ONE: usize = 64;
 const OF_ALL: usize = 1024;
 
 impl Sessions {
-    pub(crate) fn new(manager: Arc<LocalSessionManager>) -> Sessions {
+    /// Those that `manager` keeps.
+    pub fn new(manager: Arc<LocalSessionManager>) -> Sessions {
         Sessions { manager, owners: Arc::default() }
     }
 
     /// `router`, for those whose session it is.
-    pub(crate) fn guard(self, router: Router) -> Router {
+    pub fn guard(self, router: Router) -> Router {
         router.layer(middleware::from_fn_with_state(self, through))
     }
 

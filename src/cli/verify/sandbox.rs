@@ -1,6 +1,7 @@
-//! `portcullis verify`: whether what is claimed of this very configuration holds, tried and not asserted.
+//! `portcullis verify sandbox`: commands of a sandbox attack it from inside.
 
-use super::context::usage;
+use super::{unknown_upstream, write};
+use crate::cli::context::usage;
 use crate::metrics::Metrics;
 use crate::server::OPERATOR_SOCKET;
 use crate::snapshot;
@@ -8,26 +9,18 @@ use crate::upstream::local::{Visitor, supervised};
 use crate::upstream::{Shared, Upstream};
 use crate::{config, id};
 use anyhow::{Context as _, anyhow};
-use clap::{Args, Subcommand};
+use clap::Args;
 use portcullis_sandbox::settings::Backend;
 use portcullis_sandbox::verify::{Bare, CLAIMS, Claim, Confined, Gateway, Outside, Report, Tools, verify};
 use serde_json::{Value, json};
-use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
-/// What is verified.
-#[derive(Subcommand)]
-pub(super) enum VerifyCommand {
-    /// Attack the commands of a sandbox from inside, and do the same outside as a control.
-    Sandbox(Sandbox),
-}
-
 /// Which sandbox, and how it is told.
 #[derive(Args)]
-pub(super) struct Sandbox {
+pub(in crate::cli) struct Sandbox {
     /// Only this upstream; without it, every sandbox of the configuration.
     #[arg(long)]
     upstream: Option<String>,
@@ -45,8 +38,7 @@ pub(super) struct Sandbox {
 /// What stands in our environment and must stand in no command's.
 const CANARY: &str = "PORTCULLIS_VERIFY_CANARY";
 
-pub(super) fn run(command: &VerifyCommand, file: &Path) -> anyhow::Result<ExitCode> {
-    let VerifyCommand::Sandbox(sandbox) = command;
+pub(super) fn run(sandbox: &Sandbox, file: &Path) -> anyhow::Result<ExitCode> {
     if let Some(unknown) = sandbox.claims.iter().find(|claim| CLAIMS.iter().all(|known| known.id != claim.as_str())) {
         return Err(usage(format!("there is no claim `{unknown}`; docs/sandbox-claims.md has them all")));
     }
@@ -57,17 +49,15 @@ pub(super) fn run(command: &VerifyCommand, file: &Path) -> anyhow::Result<ExitCo
     let is_meant = |upstream: &&Arc<Upstream>| sandbox.upstream.as_deref().is_none_or(|only| *only == *upstream.name);
     let mut visits = Vec::new();
     for upstream in snapshot.upstreams.iter().filter(is_meant) {
-        if let Some(visitor) = Visitor::new(upstream, &shared, "verify") {
+        let visitor = Visitor::new(upstream, &shared, "verify");
+        if let Some(visitor) = visitor.filter(|visitor| visitor.settings().is_some()) {
             // What is put up is there before any upstream is started: it might inherit some of it.
             let outside = Outside::new().context("nothing can be put up to be attacked")?;
             visits.push((&upstream.name, visitor, outside));
         }
     }
     if visits.is_empty() {
-        return Err(usage(match &sandbox.upstream {
-            Some(name) => format!("the configuration has no sandbox `{name}`"),
-            None => "the configuration has no sandbox".to_owned(),
-        }));
+        return Err(unknown_upstream("sandbox", sandbox.upstream.as_deref()));
     }
     let judging = async {
         let mut code = ExitCode::SUCCESS;
@@ -142,8 +132,7 @@ impl Sandbox {
         }
         let tell = |finding: &_| {
             if !self.json {
-                println!("{finding}");
-                drop(std::io::stdout().flush());
+                write(finding);
             }
         };
         let is_meant = |claim: &Claim| self.claims.is_empty() || self.claims.iter().any(|only| only == claim.id);
