@@ -155,6 +155,7 @@ fn as_root(lib: &Path, arguments: &[&str]) -> Finished {
     ]);
     bwrap.args(["/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64"]);
     bwrap.args(["/lib64", "--proc", "/proc", "--dev", "/dev", "--ro-bind", FOLDER, "/host"]);
+    bwrap.args(["--ro-bind", "/etc/passwd", "/etc/passwd"]);
     bwrap.arg("--bind").arg(lib).arg("/usr/local/lib").args(["/bin/sh", "/host/install", "--apply"]).args(arguments);
     process::run(&mut bwrap, b"")
 }

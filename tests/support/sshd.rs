@@ -236,9 +236,8 @@ impl Sshd {
     #[track_caller]
     pub(crate) fn let_in(&self, public: &Path) {
         let key = std::fs::read_to_string(public).expect("it was made");
-        let before = self.folder.read("etc/ssh/authorized_keys");
-        self.folder
-            .write("etc/ssh/authorized_keys", format!("{}\nrestrict,command=\"{GATE}\" {key}", before.trim_end()));
+        let before = self.host.read("etc/ssh/authorized_keys");
+        self.host.write("etc/ssh/authorized_keys", format!("{}\nrestrict,command=\"{GATE}\" {key}", before.trim_end()));
     }
 
     /// The authority's private key.
