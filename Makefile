@@ -46,9 +46,10 @@ bench-approvals: ## What the approvals page costs with 1,000 held calls: at most
 	@scripts/need cmake cc
 	cargo test --locked --release --test all -- --exact --nocapture approval::speed::the_list_of_a_thousand_calls_is_there_at_once
 
-verify: build ## Attacks on the sandbox from inside, on bubblewrap and gVisor, each with a control outside
+verify: build ## Attacks on the sandbox from inside, on bubblewrap and gVisor, and on hosts of the SSH upstream, each with a control
 	@scripts/need bwrap
 	@scripts/verify "$(portcullis)"
+	@scripts/verify-ssh "$(portcullis)"
 
 verify-cgroup2: build ## The same on cgroup v2 alone: a kernel of Debian's, emulated; with a gateway that is root and one that is not
 	@scripts/need bwrap busybox cpio qemu-system-x86_64 strip
