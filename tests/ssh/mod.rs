@@ -4,6 +4,7 @@ mod approved;
 mod configuration;
 mod host;
 mod reload;
+mod speed;
 mod verify;
 
 use crate::support::agent::Answer;
