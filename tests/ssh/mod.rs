@@ -1,5 +1,6 @@
 //! The SSH upstream: real calls through the gateway to a real OpenSSH server, and what happens when that is not itself.
 
+mod another_host;
 mod approved;
 mod configuration;
 mod host;
