@@ -1,11 +1,13 @@
 //! The SSH upstream: real calls through the gateway to a real OpenSSH server, and what happens when that is not itself.
 
+mod another_host;
 mod approved;
 mod configuration;
 mod gate;
 mod host;
 mod install;
 mod reload;
+mod speed;
 mod verify;
 
 use crate::support::agent::Answer;
