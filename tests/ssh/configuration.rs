@@ -73,6 +73,7 @@ fn a_key_that_cannot_open_the_host_is_refused_and_not_repeated() {
             assert!(!lines.is_empty() && !lines.iter().any(|line| said.stderr.contains(line)), "{}", said.stderr);
         }
         std::fs::copy(launch.path("host.pub"), launch.path("key")).expect("the folder is ours");
+        std::fs::set_permissions(launch.path("key"), Permissions::from_mode(0o600)).expect("the folder is ours");
         is_refused(&launch.cli(&["check"]), "this is a public key");
         keygen(&launch.path("key"), &["-t", "ed25519", "-N", ""]);
         std::fs::set_permissions(launch.path("key"), Permissions::from_mode(0o640)).expect("the folder is ours");
@@ -150,7 +151,7 @@ fn files_of_a_host_that_agents_could_read_or_rewrite_are_refused() {
     launch(&config(&good, &sandbox(""))).cli(&["check"]).success();
 
     // Read-only is not hidden: of a key that is too much, of what can be asked for it is not.
-    let elsewhere = tempfile::TempDir::new().expect("a temporary folder");
+    let elsewhere = tempfile::TempDir::new_in("/var/tmp").expect("a temporary folder");
     let folder = elsewhere.path().display();
     let shown = sandbox(&format!("read_only: [{folder}]"));
     for (settings, is_good) in [

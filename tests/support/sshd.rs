@@ -234,6 +234,15 @@ impl Sshd {
         self.folder.path("client/key")
     }
 
+    /// Lets this public key in as well, as it does the first one in mode [`Mode::Restricted`].
+    #[track_caller]
+    pub(crate) fn let_in(&self, public: &Path) {
+        let key = std::fs::read_to_string(public).expect("it was made");
+        let before = self.folder.read("etc/ssh/authorized_keys");
+        self.folder
+            .write("etc/ssh/authorized_keys", format!("{}\nrestrict,command=\"{GATE}\" {key}", before.trim_end()));
+    }
+
     /// The authority's private key.
     pub(crate) fn authority(&self) -> PathBuf {
         self.folder.path("client/ca")

@@ -3,6 +3,7 @@
 use super::{Source, complains, none, root, sources};
 use portcullis::config::{self, Known};
 use portcullis::policy;
+use portcullis_ssh::actions::Actions;
 use std::path::Path;
 
 /// People that examples may name although they stand in no `identity.users` there.
@@ -96,6 +97,14 @@ fn problems(yaml: &str) -> Option<String> {
     (!found.is_empty()).then(|| loaded.locate(found).to_string())
 }
 
+/// Actions files in the docs that an SSH upstream would refuse.
+fn broken_actions(source: &Source) -> Vec<String> {
+    let examples = blocks(&source.text).into_iter().filter(|block| block.language == "yaml actions");
+    let said = |block: Block| Some((block.line, Actions::parse(&block.text).err()?));
+    let complaint = |(line, fault)| format!("{}:{line}: this actions file is refused:\n{fault}", source.path);
+    examples.filter_map(said).map(complaint).collect()
+}
+
 /// A first example that has grown too long to be one.
 fn long_first_example(source: &Source) -> Option<String> {
     let first = blocks(&source.text).into_iter().find(|block| block.language == "yaml");
@@ -150,6 +159,22 @@ fn without_unreleased(changelog: &str) -> Option<String> {
 #[test]
 fn every_example_in_the_docs_can_be_put_in_force() {
     none(sources("", ".md").iter().flat_map(broken_examples));
+}
+
+#[test]
+fn every_actions_file_in_the_docs_and_the_example_can_be_used() {
+    none(sources("", ".md").iter().flat_map(broken_actions));
+    let example = Source::read("upstreams/ssh/actions.example.yaml").text;
+    none(Actions::parse(&example).err().map(|fault| fault.to_string()));
+}
+
+#[test]
+fn an_actions_file_that_would_be_refused_is_seen() {
+    let seen = |yaml: &str| broken_actions(&Source::sample("docs/x.md", &format!("```yaml actions\n{yaml}```\n")));
+
+    complains(&seen("check: list\n"), "docs/x.md:2: this actions file is refused");
+    let good = "check: list\nactions:\n  - { name: list, description: All., annotations: { readOnlyHint: true }, run: list }\n";
+    none(seen(good));
 }
 
 #[test]

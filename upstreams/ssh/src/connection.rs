@@ -72,8 +72,7 @@ pub struct Connection {
     pub local: IpAddr,
     host: Host,
     seen: Arc<Seen>,
-    /// Dropped last: what is still to be said has been by then, as far as the other end takes it.
-    _cut: Cut,
+    cut: Cut,
 }
 
 /// What the protocol calls when something happens.
@@ -192,7 +191,7 @@ impl Connection {
             }
             why => way.unreachable(reason(&why)),
         })?;
-        Ok(Connection { handle, local, host: way.host.clone(), seen, _cut: cut })
+        Ok(Connection { handle, local, host: way.host.clone(), seen, cut })
     }
 
     /// Logs in. `key_id` is for a certificate.
@@ -230,6 +229,11 @@ impl Connection {
         self.handle.is_closed()
     }
 
+    /// Closes it, without waiting for anybody.
+    pub fn close(&self) {
+        self.cut.now();
+    }
+
     /// That it has ended, and why.
     pub fn lost(&self) -> Error {
         let why = self.seen.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -259,10 +263,16 @@ async fn socket(way: &Way) -> std::io::Result<(TcpStream, Cut)> {
     Err(last)
 }
 
-impl Drop for Cut {
-    fn drop(&mut self) {
+impl Cut {
+    fn now(&self) {
         // What has ended already cannot be closed, which is as well.
         let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        self.now();
     }
 }
 

@@ -27,3 +27,6 @@ pub mod verify;
 
 pub use server::run;
 pub use settings::Settings;
+
+#[cfg(test)]
+mod tests;

@@ -203,7 +203,7 @@ impl Lease {
         self.0.connection.is_closed()
     }
 
-    /// Keeps the connection from being used again; what runs on it goes on.
+    /// Keeps the connection from being used again; what else runs on it goes on, and it is closed after that.
     pub fn retire(&self) {
         self.0.load().is_stale = true;
     }
@@ -214,5 +214,8 @@ impl Drop for Lease {
         let mut load = self.0.load();
         load.n_open -= 1;
         load.last_used = Instant::now();
+        if load.is_stale && load.n_open == 0 {
+            self.0.connection.close();
+        }
     }
 }

@@ -75,8 +75,8 @@ pub enum Then {
 /// The first line of stdin, for an action that is to end when we leave.
 pub const STAY: &str = "stay\n";
 
-/// How long a command has to end that was told to. The script on the host needs a moment for what does not want to.
-const GRACE: Duration = Duration::from_secs(3);
+/// How long a command has to end that was told to. The script on the host gives what does not want to 5 s.
+pub(crate) const GRACE: Duration = Duration::from_secs(6);
 /// How long the streams of a command that has ended may be silent and open: what it has left behind may hold them.
 const QUIET: Duration = Duration::from_secs(2);
 /// How long it may take to hand a message to a connection that may be stuck.
@@ -121,7 +121,13 @@ pub async fn run(
                 running.over().await;
             };
             let _ = timeout(GRACE, ending).await;
-            left(if running.is_known() { Then::Ended } else { Then::Unknown })
+            if running.is_known() {
+                left(Then::Ended)
+            } else {
+                // The end of the connection is the last that it can be told.
+                running.lease.retire();
+                left(Then::Unknown)
+            }
         }
     };
     running.close(&write).await;
@@ -224,7 +230,10 @@ impl Running {
         match &self.status {
             Some(status) => status.clone(),
             None if self.is_refused => End::NotRun,
-            None if !self.is_over => End::Lost(format!("the host did not say within {begin:?} whether it begins")),
+            None if !self.is_over => {
+                self.lease.retire();
+                End::Lost(format!("the host did not say within {begin:?} whether it begins"))
+            }
             None if self.lease.is_closed() => End::Lost(self.lease.lost().to_string()),
             None => End::Lost("the host ended the session and did not say how the action ended".to_owned()),
         }

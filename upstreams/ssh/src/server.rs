@@ -70,8 +70,8 @@ struct Server(Arc<Shared>);
 const BODY: usize = 1024 * 1024;
 /// How long an action waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long actions have to end when this process is to end.
-const LAST_WAIT: Duration = Duration::from_secs(4);
+/// How long actions have to end when this process is to end: the gateway waits for 8 s.
+const LAST_WAIT: Duration = Duration::from_millis(6500);
 /// How long answers have to get out once the last action has ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A session that is not used for this long ends; beside that, for as long as an action may run.

@@ -63,10 +63,11 @@ pub enum Credential {
 }
 
 impl Settings {
-    /// The longest time that an action may take; the gateway waits as long.
+    /// The longest time from an action's turn to its answer; the gateway waits as long. A session may have to be opened on a
+    /// connection that has gone stale, then a connection, and a session on that.
     pub fn longest(&self) -> Duration {
-        crate::actions::Actions::parse(&self.actions).map(|actions| actions.longest()).unwrap_or_default()
-            + self.connect
+        let action = crate::actions::Actions::parse(&self.actions).map(|actions| actions.longest());
+        action.unwrap_or_default() + self.connect * 3 + crate::run::GRACE
     }
 }
 

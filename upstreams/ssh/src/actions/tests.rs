@@ -203,7 +203,7 @@ fn what_is_wrong_in_the_file_is_said_with_its_line() {
     refused("    run: one\n    timeout: 2h\n", 10, "`timeout` is `2h`");
     refused("    run: one\n    timeout: 0s\n", 10, "`timeout` is `0s`");
     refused("    run: one\n    output: 1GiB\n", 10, "`output` is `1GiB`");
-    refused("    run: one\n    output: 2MiB\n", 10, "`output` is `2MiB`");
+    refused("    run: one\n    output: 1MiB\n", 10, "`output` is `1MiB`");
     refused("    run: one\n    finishes: yes\n", 10, "yes");
     refused("    run: one\n    title: \"a\\e[31m\"\n", 10, "no control characters");
     refused("    run: one\n    annotations: { readOnlyHint: true, destructiveHint: true }\n", 10, "be destructive");
