@@ -64,10 +64,7 @@ fn a_certificate_of_the_authority_runs_the_script_and_its_name_is_in_the_servers
     for (setup, forced) in [(Sshd::certificates(), true), (Sshd::without_force_command(), false)] {
         let sshd = setup.start();
         let certified = |principal: &str| {
-            let mut keygen = process::command("ssh-keygen");
-            keygen.args(["-q", "-I", "r_1/h_2 deploy project-b", "-n", principal, "-V", "-1m:+1m", "-O", "clear"]);
-            keygen.arg("-s").arg(sshd.authority()).arg(sshd.key().with_extension("pub"));
-            process::run(&mut keygen, b"").success();
+            sshd.certify(principal);
             ssh(&sshd, &["echo", "list"])
         };
 

@@ -135,6 +135,11 @@ impl Server {
         said.unwrap_or_else(|error| panic!("{} does not listen: {error}\n{}", self.name, self.log()));
     }
 
+    /// Closes its stdin.
+    pub(crate) fn hang_up(&mut self) {
+        self.stdin = None;
+    }
+
     /// The next line on stdout, or what the program said before it died or the time was over.
     pub(crate) fn next_line(&mut self, limit: Duration) -> Result<String, String> {
         let line = self.lines.lock().expect("no reader panics").recv_timeout(limit);

@@ -4,15 +4,15 @@
 //! whoever runs the tests. All its processes end with it. Server and account have the same number there: who comes to be
 //! `deploy` in a way that sshd does not know of could end the server, which a real host would not allow.
 
-mod folder;
+mod host;
 mod log;
 
+pub(crate) use host::Host;
 pub(crate) use log::Session;
 
 use super::process::{self, Server};
-use super::sdk;
 use super::wait_for;
-use folder::Folder;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -58,7 +58,7 @@ pub(crate) struct Sshd {
     /// Where it listens. The same after a restart.
     pub(crate) port: u16,
     mode: Mode,
-    folder: Folder,
+    host: Host,
     server: Option<Server>,
     // Bound and not listening: nobody else is given this port while the server is down.
     _port: TcpSocket,
@@ -93,17 +93,15 @@ impl Setup {
     /// Starts it and waits until it answers.
     #[track_caller]
     pub(crate) fn start(self) -> Sshd {
-        if !Path::new(SSHD).exists() {
-            sdk::install_what_is_missing();
-        }
         let socket = TcpSocket::new_v4().expect("there are sockets");
         socket.set_reuseaddr(true).expect("Linux knows it");
         socket.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("there are free ports");
         let port = socket.local_addr().expect("it is bound").port();
-        let folder = Folder::new(self.shell, port);
-        folder.write("etc/ssh/sshd_config", self.config(port));
-        folder.write("etc/ssh/authorized_keys", self.authorized_keys(&folder));
-        let mut sshd = Sshd { port, mode: self.mode, folder, server: None, _port: socket };
+        let host = Host::new(self.shell);
+        host.trust(port);
+        host.write("etc/ssh/sshd_config", self.config(port));
+        host.write("etc/ssh/authorized_keys", self.authorized_keys(&host));
+        let mut sshd = Sshd { port, mode: self.mode, host, server: None, _port: socket };
         sshd.start();
         sshd
     }
@@ -126,8 +124,8 @@ impl Setup {
         format!("{more}{quiet}Port {port}\n{GENERAL}Match User {ACCOUNT}\n{account}")
     }
 
-    fn authorized_keys(&self, folder: &Folder) -> String {
-        let key = folder.read("client/key.pub");
+    fn authorized_keys(&self, host: &Host) -> String {
+        let key = host.read("client/key.pub");
         match self.mode {
             Mode::Restricted => format!("restrict,command=\"{GATE}\" {key}"),
             Mode::WithoutRestrict => format!("command=\"{GATE}\" {key}"),
@@ -218,7 +216,7 @@ impl Sshd {
 
     /// The same with another actions file, and another port to go to, where somebody stands in between.
     pub(crate) fn settings_with(&self, port: u16, actions: &Path) -> String {
-        self.folder.trust(port);
+        self.host.trust(port);
         let credential = match self.mode {
             Mode::Restricted | Mode::WithoutRestrict => format!("key: {{ file: {} }}", self.key().display()),
             Mode::Certificates | Mode::WithoutForceCommand => {
@@ -231,58 +229,62 @@ impl Sshd {
 
     /// The private key of mode [`Mode::Restricted`].
     pub(crate) fn key(&self) -> PathBuf {
-        self.folder.path("client/key")
+        self.host.path("client/key")
     }
 
     /// Lets this public key in as well, as it does the first one in mode [`Mode::Restricted`].
     #[track_caller]
     pub(crate) fn let_in(&self, public: &Path) {
         let key = std::fs::read_to_string(public).expect("it was made");
-        let before = self.folder.read("etc/ssh/authorized_keys");
-        self.folder
-            .write("etc/ssh/authorized_keys", format!("{}\nrestrict,command=\"{GATE}\" {key}", before.trim_end()));
+        let before = self.host.read("etc/ssh/authorized_keys");
+        self.host.write("etc/ssh/authorized_keys", format!("{}\nrestrict,command=\"{GATE}\" {key}", before.trim_end()));
     }
 
     /// The authority's private key.
     pub(crate) fn authority(&self) -> PathBuf {
-        self.folder.path("client/ca")
+        self.host.path("client/ca")
     }
 
     /// The host's key, as clients know it.
     pub(crate) fn known_hosts(&self) -> PathBuf {
-        self.folder.path("client/known_hosts")
+        self.host.path("client/known_hosts")
     }
 
     /// The folder of projects, as this machine sees it; on the host it is [`PROJECTS`], and can only be read there.
     pub(crate) fn projects(&self) -> PathBuf {
-        self.folder.path("projects")
+        self.host.path("projects")
     }
 
     /// A folder that the host's processes can write to, as this machine sees it; there it is `/home/deploy`.
     pub(crate) fn home(&self) -> PathBuf {
-        self.folder.path("home")
+        self.host.path("home")
+    }
+
+    /// The machine, server or not.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
     }
 
     /// Puts an executable into a project: `hooks/<name>`.
     #[track_caller]
     pub(crate) fn hook(&self, project: &str, name: &str, script: &str) {
-        self.folder.hook(project, name, script);
+        self.host.hook(project, name, script);
     }
 
     /// Puts a log into a project: `logs/<name>`.
     #[track_caller]
     pub(crate) fn project_log(&self, project: &str, name: &str, bytes: impl AsRef<[u8]>) {
-        self.folder.write(&format!("projects/{project}/logs/{name}"), bytes);
+        self.host.project_log(project, name, bytes);
     }
 
     /// Everything that the server has logged, over all its starts.
     pub(crate) fn log(&self) -> String {
-        self.folder.read("log/sshd.log")
+        self.host.read("log/sshd.log")
     }
 
     /// What the script has told the system's log, a line each.
     pub(crate) fn gate_log(&self) -> Vec<String> {
-        self.folder.syslog()
+        self.host.syslog()
     }
 
     /// Every session that the server has begun, over all its starts.
@@ -321,13 +323,39 @@ impl Sshd {
     pub(crate) fn start(&mut self) {
         self.kill();
         let n_before = self.log().matches(LISTENING).count();
-        let mut server = Server::spawn("sshd", &mut self.folder.bubblewrap());
+        let mut server = Server::spawn(
+            "sshd",
+            &mut self.host.command(&[SSHD, "-D", "-f", "/etc/ssh/sshd_config", "-E", "/var/log/sshd.log"]),
+        );
         wait_for("sshd", || {
             let ended = server.ended();
             assert!(ended.is_none(), "sshd ended: {ended:?}\n{}{}", server.log(), self.log());
             self.log().matches(LISTENING).count() > n_before
         });
         self.server = Some(server);
+    }
+
+    /// Starts it again with these files in `/etc/ssh`, and nothing but these lines under `Match User deploy`.
+    #[track_caller]
+    pub(crate) fn set_up(&mut self, files: &[(&str, &str)], account_lines: &[String]) {
+        for (name, contents) in files {
+            self.host.write(&format!("etc/ssh/{name}"), contents);
+        }
+        let config = self.host.read("etc/ssh/sshd_config");
+        let (general, _) = config.split_once("Match User").expect("there is one");
+        let lines: String = account_lines.iter().map(|line| format!("{line}\n")).collect();
+        self.host.write("etc/ssh/sshd_config", format!("{general}Match User {ACCOUNT}\n{lines}"));
+        self.host.write("etc/ssh/authorized_keys", "");
+        self.restart();
+    }
+
+    /// Has [`Sshd::ssh`] show a certificate of the authority with this principal from now on.
+    #[track_caller]
+    pub(crate) fn certify(&self, principal: &str) {
+        let mut keygen = process::command("ssh-keygen");
+        keygen.args(["-q", "-I", "r_1/h_2 deploy project-b", "-n", principal, "-V", "-1m:+1m", "-O", "clear"]);
+        keygen.arg("-s").arg(self.authority()).arg(self.key().with_extension("pub"));
+        process::run(&mut keygen, b"").success();
     }
 
     /// Kills it and starts it again.
@@ -340,14 +368,14 @@ impl Sshd {
     /// Starts it again as another host: with a key that nobody has seen.
     #[track_caller]
     pub(crate) fn with_other_host_key(&mut self) {
-        self.folder.use_host_key("other");
+        self.host.use_host_key("other");
         self.restart();
     }
 
     /// Starts it again with the key that it had at first.
     #[track_caller]
     pub(crate) fn with_its_host_key(&mut self) {
-        self.folder.use_host_key("first");
+        self.host.use_host_key("first");
         self.restart();
     }
 
