@@ -152,8 +152,11 @@ fn finding(attack: &'static Attack, sent: String, seen: Seen) -> Finding {
         Seen::Broken(_) | Seen::Untried(_) => Verdict::Fail,
         Seen::NotHere(_) => Verdict::NotApplicable,
     };
-    let seen = vec![("sent", sent), ("answer", seen.to_string())];
-    Finding { id: attack.id, claim: attack.sentence, verdict, seen }
+    let mut told = vec![("sent", sent), ("answer", seen.to_string())];
+    if matches!(seen, Seen::Broken(_)) {
+        told.push(("remedy", attack.remedy().to_owned()));
+    }
+    Finding { id: attack.id, claim: attack.sentence, verdict, seen: told }
 }
 
 impl std::fmt::Display for Seen {
