@@ -6,7 +6,7 @@ cache := $(HOME)/.cache/portcullis/target
 export CARGO_TARGET_DIR ?= $(if $(wildcard $(cache)),$(cache),$(CURDIR)/target)
 portcullis := $(CARGO_TARGET_DIR)/debug/portcullis
 
-.PHONY: help run build test lint bench bench-approvals bench-sandbox soak demo verify verify-cgroup2
+.PHONY: help run build test lint bench bench-approvals bench-sandbox bench-ssh soak demo verify verify-cgroup2
 
 help: ## This list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -46,9 +46,15 @@ bench-approvals: ## What the approvals page costs with 1,000 held calls: at most
 	@scripts/need cmake cc
 	cargo test --locked --release --test all -- --exact --nocapture approval::speed::the_list_of_a_thousand_calls_is_there_at_once
 
-verify: build ## Attacks on the sandbox from inside, on bubblewrap and gVisor, each with a control outside
+bench-ssh: ## What an action on a host takes beside `ssh` itself; in a release build, on an idle machine
+	@scripts/need cmake cc bwrap
+	cargo test --locked --release --test all -- --exact --nocapture \
+		ssh::speed::an_action_takes_no_longer_than_by_openssh_over_a_master_and_half_as_long_as_by_a_cold_one
+
+verify: build ## Attacks on the sandbox from inside, on bubblewrap and gVisor, and on hosts of the SSH upstream, each with a control
 	@scripts/need bwrap
 	@scripts/verify "$(portcullis)"
+	@scripts/verify-ssh "$(portcullis)"
 
 verify-cgroup2: build ## The same on cgroup v2 alone: a kernel of Debian's, emulated; with a gateway that is root and one that is not
 	@scripts/need bwrap busybox cpio qemu-system-x86_64 strip

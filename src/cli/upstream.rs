@@ -52,7 +52,7 @@ fn serve_with<E: std::fmt::Display>(kind: &str, server: impl AsyncFnOnce(Handove
     let Err(error) = runtime.block_on(server(handover)) else {
         return ExitCode::SUCCESS;
     };
-    // The gateway reads why where it waits for `ready`; once that was said, nobody reads any more.
+    // The gateway reads why where it waits for `ready`, and once more when this has ended.
     if let Ok(tell) = tell {
         let line = error.to_string().replace('\n', " ");
         let _ = writeln!(std::fs::File::from(tell), "{line}");

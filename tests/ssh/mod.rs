@@ -11,6 +11,7 @@ mod install;
 mod links;
 mod outcomes;
 mod reload;
+mod speed;
 mod tools;
 mod verify;
 

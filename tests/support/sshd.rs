@@ -108,7 +108,7 @@ impl Setup {
 
     fn config(&self, port: u16) -> String {
         let account: &[&str] = match self.mode {
-            Mode::Restricted | Mode::WithoutRestrict => &[],
+            Mode::Restricted | Mode::WithoutRestrict => &["AuthorizedKeysFile /etc/ssh/authorized_keys"],
             Mode::Certificates => &[CERTIFICATES, FORCE_COMMAND],
             Mode::WithoutForceCommand => &[CERTIFICATES],
         };
@@ -145,7 +145,7 @@ StrictModes no
 UsePAM no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
-AuthorizedKeysFile /etc/ssh/authorized_keys
+AuthorizedKeysFile none
 AllowAgentForwarding yes
 AllowTcpForwarding yes
 X11Forwarding yes

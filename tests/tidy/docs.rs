@@ -183,6 +183,15 @@ fn the_configuration_of_make_run_can_be_put_in_force() {
 }
 
 #[test]
+fn the_configuration_around_the_example_of_actions_can_be_put_in_force() {
+    let text = Source::read("upstreams/ssh/gateway.example.yaml").text;
+    none(problems(&text));
+    let certified = text.replace("      key: { file: ssh/key }\n", "").replace("# certificates:", "certificates:");
+    assert!(certified.contains("\n      certificates:"), "{certified}");
+    none(problems(&certified));
+}
+
+#[test]
 fn the_first_example_is_as_small_as_promised() {
     none(long_first_example(&Source::read("README.md")));
 }

@@ -4,7 +4,8 @@
 
 use super::{complains, none, root};
 use portcullis::{config, mcp};
-use portcullis_sandbox::verify;
+use portcullis_sandbox::verify as sandbox;
+use portcullis_ssh::verify as ssh;
 use serde_json::Value;
 
 /// The one object whose keys are not ours to close.
@@ -34,18 +35,35 @@ A word in `{}` stands for something that is put up outside for the purpose: a fi
 
 ";
 
+const ATTACKS: &str = "\
+# Attacks on a host
+
+<!-- Written from the table in `upstreams/ssh/src/verify/attacks.rs` by `UPDATE=1 cargo test --test all generated`. Edit that instead. -->
+
+Each is tried by `portcullis verify ssh`, with the credential of the upstream and as whoever has stolen it would.
+PASS: the script on the host refused it, with status 77 and nothing but its own line; or sshd refused it explicitly, and did not refuse the true login behind it.
+A bare failure is no refusal: whatever is broken fails, too.
+NOT APPLICABLE is no pass.
+
+`{check}` stands for the action that changes nothing (`check` of the actions file), `{project}` for a project whose logs can be read, both in capitals where they are written so.
+`{run}` is a program that adds two random numbers, `{a}` and `{b}`: their sum is in nothing that is sent, and where it comes back, something has run.
+A tunnel device (`tun@openssh.com`) is not asked for: the library that we speak SSH with has no words for it.
+
+";
+
 /// A file that a test writes.
 struct Generated {
     path: &'static str,
     text: String,
 }
 
-fn all() -> [Generated; 4] {
+fn all() -> [Generated; 5] {
     [
         Generated { path: "gateway.schema.json", text: config::schema() },
         Generated { path: "docs/configuration.md", text: config::reference() },
         Generated { path: "docs/methods.md", text: METHODS.to_owned() + &mcp::table() },
-        Generated { path: "docs/sandbox-claims.md", text: CLAIMS.to_owned() + &verify::table() },
+        Generated { path: "docs/sandbox-claims.md", text: CLAIMS.to_owned() + &sandbox::table() },
+        Generated { path: "docs/ssh-attacks.md", text: ATTACKS.to_owned() + &ssh::table() },
     ]
 }
 

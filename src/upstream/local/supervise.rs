@@ -20,6 +20,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe;
 use tokio::process::Child;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -212,9 +214,13 @@ impl Task {
         self.tell(Told::up);
         self.upstream.mark_stale();
         let ended = tokio::select! {
-            status = child.wait() => Ended::Because(ended_with(status)),
-            () = health::lost(&process.socket, &secret) => Ended::Because("it does not answer any more".to_owned()),
-            _ = end.wait_for(|end| *end) => Ended::Asked,
+            status = child.wait() => Err(status),
+            () = health::lost(&process.socket, &secret) => Ok(Ended::Because("it does not answer any more".to_owned())),
+            _ = end.wait_for(|end| *end) => Ok(Ended::Asked),
+        };
+        let ended = match ended {
+            Ok(ended) => ended,
+            Err(status) => Ended::Because(last_words(&pipe).await.unwrap_or_else(|| ended_with(status))),
         };
         (ended, Some(pipe))
     }
@@ -304,6 +310,16 @@ async fn says_ready(pipe: OwnedFd) -> Result<OwnedFd, String> {
         "" => Err("it ended before it was ready; its log says why".to_owned()),
         why => Err(why.to_owned()),
     }
+}
+
+/// Why it has ended, where it said so at its end.
+async fn last_words(pipe: &OwnedFd) -> Option<String> {
+    let pipe = pipe::Receiver::from_owned_fd(pipe.try_clone().ok()?).ok()?;
+    let mut said = Vec::new();
+    // It has ended; what it may have left behind does not keep us waiting.
+    let _ = tokio::time::timeout(TICK, pipe.take(REASON_MAX).read_to_end(&mut said)).await;
+    let why = String::from_utf8_lossy(&said).trim().to_owned();
+    (!why.is_empty()).then_some(why)
 }
 
 fn ended_with(status: std::io::Result<std::process::ExitStatus>) -> String {

@@ -22,6 +22,8 @@ pub mod run;
 pub mod server;
 /// What the gateway hands over.
 pub mod settings;
+/// How many actions run at once.
+mod turns;
 /// Whether the boundary on the host holds, tried.
 pub mod verify;
 

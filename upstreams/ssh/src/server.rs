@@ -4,9 +4,10 @@ use crate::actions::{Action, Actions, Hints};
 use crate::connection::{self, Connection, Way};
 use crate::credential::{Login, key_id};
 use crate::outcome::{self, failed, seconds};
-use crate::pool::Pool;
+use crate::pool::{Lease, Pool};
 use crate::run::{Order, run as run_action};
 use crate::settings::Settings;
+use crate::turns::{Turn, Turns};
 use axum::Router;
 use portcullis_local::output::Progress;
 use portcullis_local::{Handover, Principal, Request, Sessions};
@@ -19,10 +20,12 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use russh::Channel;
+use russh::client::Msg;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use thiserror::Error;
-use tokio::sync::{RwLock, Semaphore, watch};
+use tokio::sync::{RwLock, watch};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -51,7 +54,7 @@ pub(crate) struct Shared {
     pool: Pool,
     begin: Duration,
     at_once: u32,
-    turns: Arc<Semaphore>,
+    turns: Turns,
     /// Cancelled when this process is to end.
     stopping: CancellationToken,
     /// Read by each action for as long as it may run.
@@ -68,8 +71,6 @@ struct Server(Arc<Shared>);
 
 /// The largest request, in bytes: an action's arguments are a few words.
 const BODY: usize = 1024 * 1024;
-/// How long an action waits for its turn.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How long actions have to end when this process is to end: the gateway waits for 8 s.
 const LAST_WAIT: Duration = Duration::from_millis(6500);
 /// How long answers have to get out once the last action has ended.
@@ -131,7 +132,7 @@ impl Shared {
             host: settings.host.to_string(),
             begin: settings.connect,
             at_once: settings.at_once,
-            turns: Arc::new(Semaphore::new(usize::try_from(settings.at_once).unwrap_or(1))),
+            turns: Turns::new(usize::try_from(settings.at_once).unwrap_or(1)),
             stopping: CancellationToken::new(),
             running: Arc::default(),
             changed: OnceLock::new(),
@@ -177,53 +178,23 @@ impl Shared {
         self.has_changed.cancel();
     }
 
-    /// Does what is asked.
+    /// Does what is asked, or says why not.
     async fn act(
         &self,
         action: &Action,
         arguments: &JsonObject,
+        principal: &Principal,
         context: &RequestContext<RoleServer>,
-    ) -> CallToolResult {
-        let order = match self.order(action, arguments) {
-            Ok(order) => order,
-            Err(why) => return failed(why),
-        };
-        let turn = tokio::select! {
-            turn = tokio::time::timeout(PATIENCE, self.turns.clone().acquire_owned()) => turn.ok().and_then(Result::ok),
-            () = context.ct.cancelled() => return failed("cancelled; nothing was sent to the host"),
-            () = self.stopping.cancelled() => return failed(ENDING),
-        };
-        let Some(turn) = turn else {
-            return failed(format!(
-                "nothing was sent to the host: {} actions are running, and more are not allowed at once; try again when one \
-                 has ended",
-                self.at_once
-            ));
-        };
+    ) -> Result<CallToolResult, String> {
+        let order = self.order(action, arguments)?;
+        let turn = self.turn(principal, context).await?;
         if let Some(why) = self.changed.get() {
-            return failed(nothing_sent(why));
+            return Err(why.clone());
         }
         // Held until the action has ended: whoever ends this process waits for it, and lets nobody in any more.
-        let Ok(running) = self.running.clone().try_read_owned().map(Arc::new) else {
-            return failed(ENDING);
-        };
+        let running = self.running.clone().try_read_owned().map(Arc::new).map_err(|_| ENDING)?;
         let request = request(context);
-        let key_id = key_id(request, &order.command);
-        let channel = tokio::select! {
-            channel = self.pool.channel(&key_id) => channel,
-            () = context.ct.cancelled() => return failed("cancelled; nothing was sent to the host"),
-            () = self.stopping.cancelled() => return failed(ENDING),
-        };
-        let channel = match channel {
-            Ok(channel) => channel,
-            Err(why) => {
-                if let connection::Error::HostKey(why) = &why {
-                    self.has_another_key(why);
-                }
-                warn!(upstream = %self.name, request, tool = %action.name, %why, "an action cannot be sent");
-                return failed(nothing_sent(&why.to_string()));
-            }
-        };
+        let channel = self.channel(request, &order, context).await?;
         let (progress, newest) = watch::channel(Progress::default());
         let cancelled = self.stopping.child_token();
         let ran = tokio::select! {
@@ -234,11 +205,47 @@ impl Shared {
         };
         info!(upstream = %self.name, request, tool = %action.name, end = ?ran.end, "an action was asked for");
         drop(running);
-        outcome::result(&ran, &order)
+        Ok(outcome::result(&ran, &order))
+    }
+
+    async fn turn(&self, principal: &Principal, context: &RequestContext<RoleServer>) -> Result<Turn, String> {
+        let turn = tokio::select! {
+            turn = self.turns.turn(principal) => turn,
+            () = context.ct.cancelled() => return Err(CANCELLED.to_owned()),
+            () = self.stopping.cancelled() => return Err(ENDING.to_owned()),
+        };
+        turn.ok_or_else(|| {
+            format!(
+                "too many actions are running ({} at once, of which one user has all but an eighth); try again when one has \
+                 ended",
+                self.at_once
+            )
+        })
+    }
+
+    async fn channel(
+        &self,
+        request: &str,
+        order: &Order,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(Channel<Msg>, Lease), String> {
+        let key_id = key_id(request, &order.command);
+        let channel = tokio::select! {
+            channel = self.pool.channel(&key_id) => channel,
+            () = context.ct.cancelled() => return Err(CANCELLED.to_owned()),
+            () = self.stopping.cancelled() => return Err(ENDING.to_owned()),
+        };
+        channel.map_err(|why| {
+            if let connection::Error::HostKey(why) = &why {
+                self.has_another_key(why);
+            }
+            warn!(upstream = %self.name, request, tool = %order.tool, %why, "an action cannot be sent");
+            why.to_string()
+        })
     }
 
     fn order(&self, action: &Action, arguments: &JsonObject) -> Result<Order, String> {
-        let command = action.command(arguments).map_err(|why| format!("nothing was sent to the host: {why}"))?;
+        let command = action.command(arguments)?;
         Ok(Order {
             tool: action.name.clone(),
             command,
@@ -250,11 +257,8 @@ impl Shared {
     }
 }
 
-const ENDING: &str = "nothing was sent to the host: this upstream is ending; try again in a moment";
-
-fn nothing_sent(why: &str) -> String {
-    format!("nothing was sent to the host: {why}")
-}
+const CANCELLED: &str = "the call was cancelled";
+const ENDING: &str = "this upstream is ending; try again in a moment";
 
 // === impl Server ===
 
@@ -283,13 +287,14 @@ impl ServerHandler for Server {
         call: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        if extension::<Principal>(&context).is_none() {
-            return Err(ErrorData::invalid_request("the gateway does not say who asks", None));
-        }
+        let unnamed = || ErrorData::invalid_request("the gateway does not say who asks", None);
+        let principal = extension::<Principal>(&context).ok_or_else(unnamed)?;
         let unknown = || ErrorData::invalid_params(format!("there is no tool `{}`", call.name), None);
         let action = self.0.actions.get(&call.name).ok_or_else(unknown)?;
         let arguments = call.arguments.unwrap_or_default();
-        Ok(self.0.act(action, &arguments, &context).await.into())
+        let answer = self.0.act(action, &arguments, principal, &context).await;
+        // What a caller can do something about is an answer, which models read (MCP 2025-11-25, Tools, "Error Handling").
+        Ok(answer.unwrap_or_else(|why| failed(format!("nothing was sent to the host: {why}"))).into())
     }
 }
 

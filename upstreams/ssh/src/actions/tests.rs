@@ -1,3 +1,5 @@
+//! Files that are good, files with every mistake, and what callers may write.
+
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../actions.example.yaml");

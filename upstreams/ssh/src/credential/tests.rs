@@ -1,3 +1,5 @@
+//! Keys that are taken and keys that are not; what stands in a certificate.
+
 use super::*;
 use russh::keys::ssh_key::LineEnding;
 use russh::keys::{EcdsaCurve, HashAlg};

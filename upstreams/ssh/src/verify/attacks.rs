@@ -136,7 +136,7 @@ fn code(bytes: &[u8]) -> String {
         Ok(text) => text.escape_debug().to_string(),
         Err(_) => bytes.escape_ascii().to_string(),
     };
-    let text = text.replace("\\'", "'").replace("\\\"", "\"").replace('|', "\\|");
+    let text = text.replace("\\'", "'").replace("\\\"", "\"").replace("\\\\", "\\").replace('|', "\\|");
     if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
 }
 
@@ -188,12 +188,12 @@ pub const ATTACKS: &[Attack] = &[
     exec("semicolon", "nothing runs behind a semicolon", b"{check}; {run}"),
     exec("semicolon-first", "nothing runs behind a semicolon that stands alone", b";{run}"),
     exec("and", "nothing runs behind &&", b"{check} && {run}"),
-    exec("or", "nothing runs behind ||", b"portcullis-verify || {run}"),
+    exec("or", "nothing runs behind a double bar", b"portcullis-verify || {run}"),
     exec("pipe", "nothing runs behind a pipe", b"{check} | {run}"),
     exec("background", "nothing runs behind &", b"{check} & {run}"),
-    exec("substitution", "nothing runs in $(…)", b"{check} $(expr {a} + {b})"),
+    exec("substitution", "nothing runs in $(…)", b"{check} $({run} >&2)"),
     exec("substitution-first", "nothing in $(…) chooses the action", b"$(echo {run})"),
-    exec("backtick", "nothing runs in backticks", b"{check} `expr {a} + {b}`"),
+    exec("backtick", "nothing runs in backticks", b"{check} `{run} >&2`"),
     exec("arithmetic", "nothing is computed", b"{check} $(({a}+{b}))"),
     exec("variable", "no variable is put in", b"{check} $HOME"),
     exec("separator-variable", "no variable makes spaces", b"expr${IFS}{a}${IFS}+${IFS}{b}"),

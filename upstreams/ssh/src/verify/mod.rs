@@ -109,12 +109,13 @@ pub async fn verify(
     let mut n_lost = 0;
     let mut end = None;
     for attack in ATTACKS.iter().filter(|attack| attack.is_for(&settings.credential) && is_meant(attack)) {
-        let (seen, is_lost) = match attacker.attempt(attack).await {
+        let canary = Canary::new()?;
+        let (seen, is_lost) = match attacker.attempt(attack, canary).await {
             Ok(seen) => (seen, false),
             Err(why) => (Seen::Untried(why.to_string()), true),
         };
         n_lost = if is_lost { n_lost + 1 } else { 0 };
-        add(finding(attack, seen));
+        add(finding(attack, target.sent(attack.tried, canary), seen));
         if n_lost == LOST_MAX {
             end = Some(
                 "it no longer lets us in; servers lock out who fails to log in too often (PerSourcePenalties, MaxStartups, fail2ban)",
@@ -145,13 +146,13 @@ fn broken(id: &'static str, claim: &'static str, sent: String, heard: String) ->
     Finding { id, claim, verdict: Verdict::Fail, seen: vec![("sent", sent), ("answer", heard)] }
 }
 
-fn finding(attack: &'static Attack, seen: Seen) -> Finding {
+fn finding(attack: &'static Attack, sent: String, seen: Seen) -> Finding {
     let verdict = match seen {
         Seen::Refused(_) => Verdict::Pass,
         Seen::Broken(_) | Seen::Untried(_) => Verdict::Fail,
         Seen::NotHere(_) => Verdict::NotApplicable,
     };
-    let seen = vec![("sent", attack.tried.words()), ("answer", seen.to_string())];
+    let seen = vec![("sent", sent), ("answer", seen.to_string())];
     Finding { id: attack.id, claim: attack.sentence, verdict, seen }
 }
 
@@ -216,9 +217,8 @@ impl Attacker<'_> {
         self.works().await
     }
 
-    async fn attempt(&mut self, attack: &Attack) -> Result<Seen, Error> {
+    async fn attempt(&mut self, attack: &Attack, canary: Canary) -> Result<Seen, Error> {
         let target = self.target;
-        let canary = Canary::new()?;
         match attack.tried {
             Tried::Exec(template) => self.exec(attack, template, canary).await,
             Tried::Long(n) => {

@@ -28,8 +28,21 @@ pub(super) fn by_script(heard: &Heard, canary: Canary) -> Seen {
     }
 }
 
+/// The same for a subsystem, of which sshd throws the stderr away: the script's status, and nothing that a server would say.
+pub(super) fn by_status(heard: &Heard, canary: Canary) -> Seen {
+    match by_script(heard, canary) {
+        Seen::Broken(_) if heard.status == Some(DENIED) && heard.stdout.is_empty() && heard.stderr.is_empty() => {
+            Seen::Refused(format!("status {DENIED}, which is the script's (sshd passes on no more of a subsystem)"))
+        }
+        seen => seen,
+    }
+}
+
 /// The same, or nothing has run and nothing was said, since it never came as far as the script.
 pub(super) fn before_script(heard: &Heard, canary: Canary) -> Seen {
+    if canary.is_in(&heard.stderr) {
+        return Seen::Broken(heard.ran());
+    }
     match by_script(heard, canary) {
         Seen::Broken(_) if heard.is_silent() && heard.end == End::Dropped => {
             Seen::Refused("sshd ended the connection".to_owned())
@@ -137,6 +150,14 @@ mod tests {
 
         for judge in [by_script, before_script] {
             assert!(matches!(judge(&heard(77, "", &stderr), canary), Seen::Broken(_)));
+        }
+    }
+
+    #[test]
+    fn a_subsystem_is_refused_by_the_scripts_status_and_silence() {
+        assert!(matches!(by_status(&heard(77, "", ""), canary()), Seen::Refused(_)));
+        for (status, stdout) in [(1, ""), (0, ""), (77, "\0\0\0\x05\x02\0\0\0\x03")] {
+            assert!(matches!(by_status(&heard(status, stdout, ""), canary()), Seen::Broken(_)), "{status} {stdout:?}");
         }
     }
 

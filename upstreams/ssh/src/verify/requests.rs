@@ -1,7 +1,7 @@
 //! What else the protocol has beside actions: terminals, shells, subsystems, forwarding (RFC 4254, PROTOCOL of OpenSSH).
 
 use super::channels::{Heard, PATIENCE, hear, hear_action, hear_until, open};
-use super::refusal::{by_script, plain};
+use super::refusal::{by_script, by_status, plain};
 use super::target::{Canary, Target};
 use super::{Error, Seen};
 use crate::connection::Connection;
@@ -183,7 +183,7 @@ async fn subsystem(on: &Connection, name: &str, canary: Canary) -> Result<Seen, 
     }
     // SSH_FXP_INIT, version 3 (draft-ietf-secsh-filexfer-02, 4): whoever speaks SFTP answers it.
     say(&channel, vec![0, 0, 0, 5, 1, 0, 0, 0, 3]).await;
-    Ok(by_script(&hear_action(&mut channel).await, canary))
+    Ok(by_status(&hear_action(&mut channel).await, canary))
 }
 
 /// Writes this to its stdin, and ends that. Whoever has ended before does not listen, which is no matter.

@@ -5,6 +5,8 @@
 //! that is sent: where it comes back, something has run.
 
 use super::Error;
+use super::attacks::Tried;
+use super::refusal::plain;
 use crate::actions::Actions;
 use crate::connection::Way;
 use crate::credential::Login;
@@ -64,6 +66,15 @@ impl Target {
             }
             None if has(&sent, b"{project}") || has(&sent, b"{PROJECT}") => None,
             None => Some(sent),
+        }
+    }
+    /// What an attack sends, for people: an action as it was filled in.
+    pub(super) fn sent(&self, tried: Tried, canary: Canary) -> String {
+        match tried {
+            Tried::Exec(template) | Tried::Unreadable(template) if !template.is_empty() => {
+                self.fill(template, canary).map_or_else(|| tried.words(), |action| plain(&action))
+            }
+            tried => tried.words(),
         }
     }
 }
@@ -146,7 +157,8 @@ mod tests {
         let example = Actions::parse(include_str!("../../actions.example.yaml")).expect("the example is good");
         assert_eq!(project(&example).as_deref(), Some("project-a"));
 
-        let without = "check: list\nactions: [{ name: a, description: d, run: list }]";
+        let without =
+            "check: list\nactions: [{ name: a, description: d, annotations: { readOnlyHint: true }, run: list }]";
         assert_eq!(project(&Actions::parse(without).expect("it is good")), None);
     }
 }
