@@ -1,6 +1,6 @@
 //! A host that shows another key than the one that is pinned: nothing is sent, the upstream is down, and it is on record.
 
-use super::structured;
+use super::{EVERYTHING, alice, config, start, status, structured};
 use crate::support::agent::Agent;
 use crate::support::gateway::Gateway;
 use crate::support::recorder::Recorder;
@@ -21,7 +21,7 @@ fn told(gateway: &Gateway) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_changed_host_key_takes_the_upstream_down_and_is_on_record_and_nothing_else_suffers() {
+fn u_19_a_changed_host_key_takes_the_upstream_down_and_is_on_record_and_nothing_else_suffers() {
     for setup in [Sshd::restricted(), Sshd::certificates()] {
         let (mut sshd, recorder) = (setup.start(), Recorder::start());
         let gateway = Gateway::start(&format!(
@@ -60,4 +60,42 @@ fn a_changed_host_key_takes_the_upstream_down_and_is_on_record_and_nothing_else_
         lists(&agent);
         assert!(gateway.cli(&["status"]).success().stdout.contains("upstream `prod` runs"));
     }
+}
+
+#[test]
+fn a_host_that_is_another_one_at_the_start_is_never_spoken_to() {
+    let mut sshd = Sshd::restricted().start();
+    let settings = sshd.settings();
+    sshd.with_other_host_key();
+
+    let gateway = Gateway::start(&config(&settings, EVERYTHING, ""));
+    gateway.wait_for_log("the host key of");
+    let answer = status(&alice(&gateway), "project-a");
+
+    assert_eq!(answer.message["error"]["data"]["code"], "upstream.down", "{answer:#?}");
+    let n_accepted = sshd.log().matches("Accepted").count();
+    assert_eq!((n_accepted, sshd.sessions().len()), (0, 0), "{}", sshd.log());
+    sshd.with_its_host_key();
+    wait_for("the upstream", || told(&gateway).last().is_some_and(|(event, _)| event == "upstream.up"));
+    assert_eq!(structured(&status(&alice(&gateway), "project-a"))["exit_code"], 0);
+}
+
+#[test]
+fn an_action_that_runs_while_the_host_changes_ends_and_is_told() {
+    let mut sshd = Sshd::certificates().start();
+    let mark = "611741";
+    sshd.hook("project-a", "status", &format!("echo begun; sleep {mark}"));
+    let gateway = start(&sshd.settings());
+    let agent = alice(&gateway);
+
+    let answer = std::thread::scope(|scope| {
+        let call = scope.spawn(|| status(&agent, "project-a"));
+        wait_for("the action", || !sshd.processes_with(mark).is_empty());
+        sshd.kill();
+        call.join().expect("the call is answered")
+    });
+    sshd.with_other_host_key();
+
+    assert_eq!(structured(&answer)["ended"], "lost", "{answer:#?}");
+    assert!(status(&agent, "project-a").refusal().contains("host key"), "nothing is sent to the other one");
 }

@@ -335,8 +335,9 @@ fn an_action_whose_time_is_over_ends_with_all_that_it_started() {
         }
     }
     // The driver goes with all of them; what is looked at is that outputs ended, which they hold.
-    host.hook("project-a", "status", "exit 124");
-    let own = ask_one(&host, "status project-a");
+    let other = self::host();
+    other.hook("project-a", "status", "exit 124");
+    let own = ask_one(&other, "status project-a");
     assert_eq!((own.status, own.stderr.as_str()), (124, ""), "its own status: {own:?}");
 }
 

@@ -104,3 +104,55 @@ fn a_loose_host_is_loose() {
         assert_eq!(said.stderr.contains("portcullis-gate"), gets, "{said:?}");
     }
 }
+
+#[test]
+fn u_20_whatever_a_client_of_openssh_asks_for_the_script_is_what_runs() {
+    let sshd = Sshd::restricted().line("Subsystem netconf /bin/sh").start();
+    let file = sshd.key().with_file_name("file");
+    std::fs::write(&file, "x").expect("the folder is the test's");
+    let key = sshd.key().display().to_string();
+    let (known, port) = (format!("UserKnownHostsFile={}", sshd.known_hosts().display()), sshd.port.to_string());
+    let common = ["-F", "none", "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes", "-o", &known, "-i", &key];
+    let copy = |program: &str, more: &[&str]| {
+        let mut command = process::command(program);
+        command.args(common).args(["-P", &port]).args(more).current_dir(sshd.key().parent().expect("a folder"));
+        process::run(&mut command, b"put file\nget /etc/passwd\n")
+    };
+    let over = format!("ssh -F none -o BatchMode=yes -o IdentitiesOnly=yes -o {known} -i {key} -p {port}");
+    let rsync = || {
+        let mut command = process::command("rsync");
+        command.args(["-e", &over]).arg(&file).arg("deploy@127.0.0.1:file");
+        process::run(&mut command, b"")
+    };
+    let forward = format!("9:127.0.0.1:{}", sshd.port);
+    let denied = "portcullis-gate: denied: ";
+    let asked = |options: &[&str], action: &[&str]| process::run(&mut sshd.ssh(options, action), b"id\n");
+
+    for (what, said, refusal) in [
+        ("a shell", asked(&[], &[]), denied),
+        ("a command", asked(&[], &["touch /home/deploy/canary"]), denied),
+        // The client does without what it was not given, but not without this.
+        ("a terminal", asked(&["-tt"], &["list"]), "PTY allocation request failed"),
+        // sshd keeps what a subsystem says on stderr to itself.
+        ("the subsystem sftp", asked(&["-s"], &["sftp"]), ""),
+        ("another subsystem", asked(&["-s"], &["netconf"]), ""),
+        ("an environment", asked(&["-o", "SetEnv=SSH_ORIGINAL_COMMAND=list"], &["id"]), denied),
+        ("an agent", asked(&["-A"], &["id"]), denied),
+        ("X11", asked(&["-X"], &["id"]), denied),
+        ("a forwarded port there", asked(&["-R", &forward], &["id"]), denied),
+        ("scp", copy("scp", &["file", "deploy@127.0.0.1:file"]), ""),
+        ("scp of old", copy("scp", &["-O", "file", "deploy@127.0.0.1:file"]), denied),
+        ("sftp", copy("sftp", &["deploy@127.0.0.1"]), ""),
+        ("rsync", rsync(), denied),
+    ] {
+        assert!(!said.status.success(), "{what}: {said:?}");
+        assert!(said.stderr.contains(refusal), "{what}: {said:?}");
+        assert!(!said.stdout.contains("uid="), "{what}: {said:?}");
+    }
+    // Where a client is not told, the host's own log is: all of them but the terminal got to the script.
+    wait_for("the script's own log", || sshd.gate_log().iter().filter(|line| line.contains("denied: ")).count() == 12);
+    let home: Vec<_> = std::fs::read_dir(sshd.home()).expect("it is there").flatten().collect();
+    assert!(home.is_empty(), "{home:?}");
+    assert!(sshd.sessions().iter().all(|it| it.what.starts_with("forced-command (key-option)")), "{}", sshd.log());
+    assert_eq!(ssh(&sshd, &["list"]).1, "project-a\nproject-b\n");
+}

@@ -26,6 +26,8 @@ pub(crate) mod http2;
 pub(crate) mod invariants;
 /// An authorization server that signs whatever a test wants.
 pub(crate) mod issuer;
+/// A TCP link that can fail.
+pub(crate) mod link;
 /// An OAuth client of a test.
 pub(crate) mod oauth;
 /// A user at their browser.
