@@ -54,6 +54,14 @@ pub enum Error {
         /// What it said, and what to look at.
         why: String,
     },
+    /// It let us in, and opens no session.
+    #[error("{host} let us in and opens no session ({why}); `MaxSessions` there may be 0")]
+    NoSession {
+        /// Where.
+        host: String,
+        /// What it said.
+        why: String,
+    },
     /// It was there, and is not any more.
     #[error("the connection to {host} ended: {why}")]
     Lost {

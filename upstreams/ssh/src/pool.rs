@@ -73,10 +73,13 @@ impl Pool {
                 Ok(Err(russh::Error::ChannelOpenFailure(why))) => {
                     let n_others = kept.refused();
                     debug!(n_others, "the host opens no further session on a connection");
+                    if n_others == 0 && is_new {
+                        let why = crate::connection::said(&format!("{why:?}"));
+                        return Err(Error::NoSession { host: self.way.host.to_string(), why });
+                    }
                     if n_others == 0 {
-                        let why = crate::connection::said(&format!("it opens no session ({why:?})"));
-                        let (host, login) = (self.way.host.to_string(), self.login.to_string());
-                        return Err(Error::Refused { host, login, why });
+                        // It may not have forgotten the session before.
+                        kept.load().is_stale = true;
                     }
                 }
                 Ok(Err(_)) | Err(_) => {

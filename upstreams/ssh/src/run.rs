@@ -208,11 +208,11 @@ impl Running {
             Some(ChannelMsg::ExtendedData { data, ext: 1 }) => self.stderr.push(&data, &self.progress),
             Some(ChannelMsg::Success) => self.is_taken = true,
             Some(ChannelMsg::Failure) => self.is_refused = !self.is_taken,
-            // The first word counts.
-            Some(ChannelMsg::ExitStatus { exit_status }) => {
+            // The first word counts, if the host has said that it begins: nothing that was not begun ends well.
+            Some(ChannelMsg::ExitStatus { exit_status }) if self.is_taken => {
                 self.status.get_or_insert(End::Exited(exit_status));
             }
-            Some(ChannelMsg::ExitSignal { signal_name, .. }) => {
+            Some(ChannelMsg::ExitSignal { signal_name, .. }) if self.is_taken => {
                 self.status.get_or_insert(End::Signalled(signal(&signal_name)));
             }
             Some(ChannelMsg::Close) | None => self.is_over = true,

@@ -36,6 +36,7 @@ async fn b74_status_signal_and_no_word_at_all_are_told_apart() {
         ("do three", End::Exited(3)),
         ("do killed", End::Signalled("KILL".to_owned())),
         ("do refuse", End::NotRun),
+        ("do end and refuse", End::NotRun),
         ("do nothing", End::Lost("the host ended the session and did not say how the action ended".to_owned())),
         ("do out", End::Exited(0)),
     ] {

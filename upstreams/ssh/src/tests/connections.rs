@@ -211,5 +211,5 @@ async fn a_host_that_allows_no_session_at_all_says_so() {
 
     let why = ask(&pool(&host), &order("do out")).await.map(|_| ()).expect_err("none").to_string();
 
-    assert!(why.contains("it opens no session (ConnectFailed)"), "{why}");
+    assert!(why.contains("let us in and opens no session (ConnectFailed)"), "{why}");
 }

@@ -213,6 +213,10 @@ impl server::Handler for Door {
         self.tell(format!("exec {command}"));
         match command.as_str() {
             "do refuse" => return session.channel_failure(id),
+            "do end and refuse" => {
+                session.exit_status_request(id, 0)?;
+                return session.channel_failure(id);
+            }
             "do dead" => std::future::pending::<()>().await,
             "do mute" => return Ok(()),
             _ => session.channel_success(id)?,
