@@ -118,7 +118,11 @@ impl OfUpstreams {
                 "Connections used, new or from the pool.",
                 &["upstream", "reused"],
             ),
-            up: made.gauges("upstream_up", "1 while its tools could be listed the last time.", &["upstream"]),
+            up: made.gauges(
+                "upstream_up",
+                "1 while its tools could be listed the last time and its process, where it is ours, runs.",
+                &["upstream"],
+            ),
             starts: made.counters(
                 "upstream_starts_total",
                 "Starts of upstreams that are processes of this gateway.",

@@ -202,12 +202,12 @@ impl Upstream {
         at: &Path,
     ) -> Result<Upstream, Vec<Problem>> {
         let process = local::Process::sandbox(name, settings, loaded, at)?;
-        Upstream::local(name, process, endpoint::of_sandbox(settings, loaded), format!("{settings:?}"), at)
+        Upstream::local(name, process, endpoint::of_sandbox(settings, loaded), &format!("{settings:?}"), at)
     }
 
     fn ssh(name: &str, settings: &SshUpstream, loaded: &config::Loaded, at: &Path) -> Result<Upstream, Vec<Problem>> {
         let (process, endpoint) = local::Process::ssh(name, settings, loaded, at)?;
-        Upstream::local(name, process, endpoint, format!("{settings:?}"), at)
+        Upstream::local(name, process, endpoint, &format!("{settings:?}"), at)
     }
 
     /// A process of ours.
@@ -215,7 +215,7 @@ impl Upstream {
         name: &str,
         process: local::Process,
         endpoint: [u8; 32],
-        settings: String,
+        settings: &str,
         at: &Path,
     ) -> Result<Upstream, Vec<Problem>> {
         let mut seal = Fingerprint::new(name);

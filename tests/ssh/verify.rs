@@ -86,7 +86,7 @@ fn actions() -> Vec<&'static str> {
 
 /// The script on the host, which a test may write anew.
 fn script(sshd: &Sshd) -> PathBuf {
-    sshd.projects().with_file_name("opt").join("portcullis-gate")
+    sshd.host().path("opt/portcullis-gate")
 }
 
 #[test]
@@ -132,6 +132,11 @@ fn a_key_without_restrict_can_forward_and_have_a_terminal_and_that_fails() {
     only_these_fail(&found, &[&["terminal"], forwards.as_slice()].concat());
     let answer = found["forward-tcp"]["answer"].as_str().expect("a text");
     assert!(answer.contains("SSH-2.0-OpenSSH"), "it spoke with the host's own server: {answer}");
+    for id in with(&found, "fail") {
+        let remedy = found[id]["remedy"].as_str().expect("it is said what to do");
+        assert!(remedy.starts_with("write `restrict` before `command=`"), "{id}: {remedy}");
+    }
+    assert_eq!(found["program"]["remedy"], Value::Null, "nothing is to be done about what holds");
 }
 
 #[test]
@@ -166,6 +171,8 @@ fn a_host_that_takes_variables_fails() {
 
     let found = findings(&Sshd::restricted().accepting_env().start(), &asked);
     only_these_fail(&found, &variables);
+    let remedy = found["env-preload"]["remedy"].as_str().expect("it is said what to do");
+    assert!(remedy.starts_with("take `AcceptEnv` away"), "{remedy}");
 
     // As on a stock Debian: what a locale can do depends on the account's shell.
     let locale = || Sshd::restricted().line("AcceptEnv LANG LC_*");
@@ -182,6 +189,8 @@ fn an_authority_that_every_account_trusts_fails() {
     let found = findings(&sshd, &["login-root", "hostile-root", "login-nobody", "hostile-principals"]);
 
     only_these_fail(&found, &["hostile-root"]);
+    let remedy = found["hostile-root"]["remedy"].as_str().expect("it is said what to do");
+    assert!(remedy.contains("`TrustedUserCAKeys` belongs under `Match User`"), "{remedy}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! From `upstreams.<name>.ssh` to what its process is told.
 
-use crate::config::{self, Path, Problem, SecretRef, SshUpstream};
+use crate::config::{self, Path, Problem, SshCertificates, SshUpstream};
 use portcullis_ssh::actions::Actions;
 use portcullis_ssh::known_hosts::Pinned;
 use portcullis_ssh::settings::{Credential, Host, Settings};
@@ -21,21 +21,21 @@ pub(super) fn settings(
     at: &Path,
 ) -> Result<Settings, Vec<Problem>> {
     let mut problems = Vec::new();
-    let mut keep = |problem: Problem| problems.push(problem);
-    let host = Host::parse(&from.host).map_err(|why| keep(Problem::new(at.key("host"), why))).ok();
-    let credential = credential(from, loaded, at).map_err(&mut keep).ok();
-    let known_hosts = text(&from.known_hosts, loaded, &at.key("known_hosts")).map_err(&mut keep).ok();
-    let actions = text(&from.actions, loaded, &at.key("actions")).map_err(&mut keep).ok();
+    let host = Host::parse(&from.host).map_err(|why| problems.push(Problem::new(at.key("host"), why))).ok();
+    let credential = credential(from, loaded, at, &mut problems);
+    let mut read = |path, at| text(path, loaded).map_err(|why| problems.push(Problem::new(at, why))).ok();
+    let known_hosts = read(&from.known_hosts, at.key("known_hosts"));
+    let actions = read(&from.actions, at.key("actions"));
     if let (Some(host), Some(text)) = (&host, &known_hosts)
         && let Err(why) = Pinned::of(text, host)
     {
-        keep(Problem::new(at.key("known_hosts"), why));
+        problems.push(Problem::new(at.key("known_hosts"), why));
     }
     if let Some(text) = &actions
         && let Err(fault) = Actions::parse(text)
     {
         let line = fault.line.map(|line| format!(":{line}")).unwrap_or_default();
-        keep(Problem::new(at.key("actions"), format!("{}{line}: {fault}", from.actions.display())));
+        problems.push(Problem::new(at.key("actions"), format!("{}{line}: {fault}", from.actions.display())));
     }
     let (Some(host), Some(credential), Some(known_hosts), Some(actions), true) =
         (host, credential, known_hosts, actions, problems.is_empty())
@@ -55,34 +55,43 @@ pub(super) fn settings(
     })
 }
 
-fn credential(from: &SshUpstream, loaded: &config::Loaded, at: &Path) -> Result<Credential, Problem> {
-    let secret = |place: &SecretRef, at: Path| {
-        place.resolve(loaded.directory()).map(|secret| secret.expose().clone()).map_err(|why| why.at(at))
+fn credential(
+    from: &SshUpstream,
+    loaded: &config::Loaded,
+    at: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<Credential> {
+    let (place, at) = match (&from.key, &from.certificates) {
+        (Some(key), None) => (key, at.key("key")),
+        (None, Some(certificates)) => (&certificates.authority, at.key("certificates").key("authority")),
+        _ => {
+            problems.push(Problem::new(at.clone(), "exactly one of `key` and `certificates` opens the host"));
+            return None;
+        }
     };
-    let (credential, at) = match (&from.key, &from.certificates) {
-        (Some(key), None) => {
-            let at = at.key("key");
-            (Credential::Key { private: secret(key, at.clone())? }, at)
+    let private = match place.resolve(loaded.directory()) {
+        Ok(private) => private.expose().clone(),
+        Err(why) => {
+            problems.push(why.at(at));
+            return None;
         }
-        (None, Some(from)) => {
-            let at = at.key("certificates").key("authority");
-            let credential = Credential::Certificates {
-                authority: secret(&from.authority, at.clone())?,
-                principal: from.principal.clone(),
-                source: from.source.clone(),
-                lifetime: from.lifetime.duration(),
-            };
-            (credential, at)
-        }
-        _ => return Err(Problem::new(at.clone(), "exactly one of `key` and `certificates` opens the host")),
+    };
+    let credential = match &from.certificates {
+        None => Credential::Key { private },
+        Some(SshCertificates { authority: _, principal, source, lifetime }) => Credential::Certificates {
+            authority: private,
+            principal: principal.clone(),
+            source: source.clone(),
+            lifetime: lifetime.duration(),
+        },
     };
     // The rest of what it says was looked at with the file (`config::check`).
-    credential.check().map(|()| credential).map_err(|why| Problem::new(at, why))
+    credential.check().map(|()| credential).map_err(|why| problems.push(Problem::new(at, why))).ok()
 }
 
-fn text(path: &FilePath, loaded: &config::Loaded, at: &Path) -> Result<String, Problem> {
+fn text(path: &FilePath, loaded: &config::Loaded) -> Result<String, String> {
     let path = loaded.resolve(path);
-    let fault = |why: String| Problem::new(at.clone(), format!("cannot read `{}`: {why}", path.display()));
+    let fault = |why: String| format!("cannot read `{}`: {why}", path.display());
     let about = std::fs::metadata(&path).map_err(|why| fault(why.to_string()))?;
     if !about.is_file() || about.len() > FILE_MAX {
         return Err(fault(format!("no file of at most {FILE_MAX} bytes")));

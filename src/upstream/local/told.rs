@@ -45,3 +45,40 @@ impl Told {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::Settings;
+    use crate::clock::Clock;
+    use crate::config::Sync;
+
+    #[test]
+    fn each_change_is_told_once_and_an_upstream_that_ends_for_ever_fills_no_log() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let audit = Audit::open(Settings::new(folder.path(), Sync::Relaxed, Clock::manual(0))).expect("the log opens");
+        let mut told = Told::new(Some(audit.clone()), "prod");
+
+        told.up();
+        told.up();
+        for n in 0..100 {
+            told.down("it ended");
+            told.down(&format!("reason {n}"));
+        }
+        told.up();
+        told.down("it ended");
+
+        audit.close();
+        let files = std::fs::read_dir(folder.path().join("audit")).expect("the log").flatten();
+        let text: String = files.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect();
+        let said = |record: &str| {
+            let record: serde_json::Value = serde_json::from_str(record).expect("JSON");
+            let event = record["event"].as_str()?.strip_prefix("upstream.")?.to_owned();
+            assert_eq!(record["upstream"], "prod");
+            Some(format!("{event} {}", record["detail"].as_str().unwrap_or_default()))
+        };
+        let said: Vec<String> = text.lines().filter_map(said).collect();
+        let down = ["down it ended", "down reason 0", "down reason 1", "down reason 2"];
+        assert_eq!(said, [&["up "], &down[..], &["up ", "down it ended"]].concat());
+    }
+}

@@ -181,7 +181,10 @@ async fn a_host_that_does_not_say_that_it_begins_is_not_waited_for() {
 async fn what_a_command_leaves_behind_does_not_hold_its_answer() {
     let host = host().await;
 
-    let ran = ask(&pool(&host), &order("do daemon")).await.expect("ran");
+    let pool = pool(&host);
+    let daemon = Order { timeout: PATIENCE * 20, ..order("do daemon") };
+
+    let ran = timeout(PATIENCE, ask(&pool, &daemon)).await.expect("not held").expect("ran");
 
     assert_eq!(ran.end, End::Exited(0));
     assert_eq!(text(&ran.stdout.head), "started\n");

@@ -122,7 +122,8 @@ async fn a_limit_a_cancel_and_the_end_of_the_gateway_end_an_action_there() {
     while host.next().await != "eof" {}
     drop(stream);
 
-    let _stream = house.user().open(&call_of("do", &json!({"what": "wait"}), &json!({}))).await;
+    // One that outlives its connection ends with the gateway, too.
+    let _stream = alice.open(&call_of("do", &json!({"what": "wait"}), &json!({}))).await;
     while host.next().await != "exec do wait" {}
     house.gateway = None;
     assert_eq!(house.ended().await, Ok(()));

@@ -69,6 +69,29 @@ impl Attack {
         is_authority || matches!(self.tried, Tried::Unfit(_) | Tried::Hostile(_) | Tried::HostileAccount(_))
     }
 
+    /// What to do about it where it was not refused.
+    pub(super) fn remedy(&self) -> &'static str {
+        const SCRIPT: &str = "have sshd run the script whatever is asked for: `command=\"…\"` before the key in authorized_keys, \
+                              or `ForceCommand` for the account; upstreams/ssh/host/install says what to write";
+        const CLOSED: &str = "write `restrict` before `command=` in authorized_keys, and for the account what \
+                              upstreams/ssh/host/install says (`DisableForwarding yes`, `PermitTTY no`, and more)";
+        const LOGIN: &str = "let nothing open the account but this key, or this authority for this principal: see \
+                             `AuthorizedKeysFile`, `TrustedUserCAKeys`, `AuthorizedPrincipalsFile`, `AuthenticationMethods`";
+        match self.tried {
+            Tried::Environment(..) => "take `AcceptEnv` away, as far as it holds for the account",
+            Tried::Request(Request::Locale) => {
+                "give the account the shell /bin/sh, or take `AcceptEnv` for locales away"
+            }
+            Tried::Request(request) if request.is_of_the_scripts() => SCRIPT,
+            Tried::Request(_) => CLOSED,
+            Tried::Stranger(_) | Tried::Account(_) | Tried::Unfit(_) => LOGIN,
+            Tried::HostileAccount(_) => {
+                "trust the authority for one account only: `TrustedUserCAKeys` belongs under `Match User`"
+            }
+            _ => SCRIPT,
+        }
+    }
+
     fn credential(&self) -> &'static str {
         match self.tried {
             Tried::Stranger(Stranger::KeyAsAuthority) => "key",

@@ -115,7 +115,7 @@ pub async fn verify(
             Err(why) => (Seen::Untried(why.to_string()), true),
         };
         n_lost = if is_lost { n_lost + 1 } else { 0 };
-        add(finding(attack, target.sent(attack.tried, canary), seen));
+        add(finding(attack, target.sent(attack.tried, canary), &seen));
         if n_lost == LOST_MAX {
             end = Some(
                 "it no longer lets us in; servers lock out who fails to log in too often (PerSourcePenalties, MaxStartups, fail2ban)",
@@ -146,14 +146,17 @@ fn broken(id: &'static str, claim: &'static str, sent: String, heard: String) ->
     Finding { id, claim, verdict: Verdict::Fail, seen: vec![("sent", sent), ("answer", heard)] }
 }
 
-fn finding(attack: &'static Attack, sent: String, seen: Seen) -> Finding {
+fn finding(attack: &'static Attack, sent: String, seen: &Seen) -> Finding {
     let verdict = match seen {
         Seen::Refused(_) => Verdict::Pass,
         Seen::Broken(_) | Seen::Untried(_) => Verdict::Fail,
         Seen::NotHere(_) => Verdict::NotApplicable,
     };
-    let seen = vec![("sent", sent), ("answer", seen.to_string())];
-    Finding { id: attack.id, claim: attack.sentence, verdict, seen }
+    let mut told = vec![("sent", sent), ("answer", seen.to_string())];
+    if matches!(seen, Seen::Broken(_)) {
+        told.push(("remedy", attack.remedy().to_owned()));
+    }
+    Finding { id: attack.id, claim: attack.sentence, verdict, seen: told }
 }
 
 impl std::fmt::Display for Seen {

@@ -86,6 +86,20 @@ impl Request {
         }
     }
 
+    /// Whether it is the script that refuses, where sshd does not.
+    pub(super) fn is_of_the_scripts(self) -> bool {
+        matches!(
+            self,
+            Request::Shell
+                | Request::Subsystem(_)
+                | Request::Stdin
+                | Request::SecondExec
+                | Request::ExecAfterShell
+                | Request::ManySessions
+                | Request::Signal
+        )
+    }
+
     /// Asks for it.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ fn only_what_was_refused_passes() {
         (Seen::Untried("x".to_owned()), Verdict::Fail),
         (Seen::NotHere("x".to_owned()), Verdict::NotApplicable),
     ] {
-        assert_eq!(finding(&ATTACKS[0], String::new(), seen).verdict, verdict);
+        assert_eq!(finding(&ATTACKS[0], String::new(), &seen).verdict, verdict);
     }
 }
 
