@@ -14,6 +14,8 @@ mod reload;
 mod speed;
 mod tools;
 mod verify;
+mod verify_loose;
+mod verify_narrow;
 
 use crate::support::agent::{Agent, Answer};
 use crate::support::gateway::{Gateway, Launch};

@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(300);
 const ACTIONS: [&str; 6] = ["program", "semicolon", "newline", "nothing", "logs-parent", "shell"];
 
 /// What was found, by the attack's name.
-type Found = BTreeMap<String, Value>;
+pub(super) type Found = BTreeMap<String, Value>;
 
 /// An upstream `prod` of these settings, and rules for it.
 fn launch(settings: &str) -> Launch {
@@ -36,14 +36,20 @@ fn command(launch: &Launch, more: &[&str]) -> Command {
 
 /// The attacks on a host of these settings, with more on the command line.
 #[track_caller]
-fn verify(settings: &str, more: &[&str]) -> Finished {
+pub(super) fn verify(settings: &str, more: &[&str]) -> Finished {
     process::run_within(LONG, &mut command(&launch(settings), more), b"")
 }
 
 /// What was found on a host, by all attacks or by these. The exit status is what the findings say.
 #[track_caller]
-fn findings(sshd: &Sshd, attacks: &[&str]) -> Found {
-    let mut arguments = vec!["--json"];
+pub(super) fn findings(sshd: &Sshd, attacks: &[&str]) -> Found {
+    findings_with(sshd, &[], attacks)
+}
+
+/// The same, with more on the command line.
+#[track_caller]
+pub(super) fn findings_with(sshd: &Sshd, more: &[&str], attacks: &[&str]) -> Found {
+    let mut arguments = [&["--json"], more].concat();
     attacks.iter().for_each(|attack| arguments.extend(["--attack", attack]));
     let Finished { status, stdout, stderr } = verify(&sshd.settings(), &arguments);
     let document: Value = serde_json::from_str(&stdout).unwrap_or_else(|why| panic!("{why}: {stdout}{stderr}"));
@@ -68,24 +74,28 @@ fn assert_no_key(sshd: &Sshd, text: &str) {
 }
 
 /// The names of those with this verdict.
-fn with<'a>(found: &'a Found, verdict: &str) -> BTreeSet<&'a str> {
+pub(super) fn with<'a>(found: &'a Found, verdict: &str) -> BTreeSet<&'a str> {
     found.iter().filter(|(_, finding)| finding["verdict"] == verdict).map(|(id, _)| id.as_str()).collect()
 }
 
 /// What failed, each with what was seen.
 #[track_caller]
-fn only_these_fail(found: &Found, names: &[&str]) {
+pub(super) fn only_these_fail(found: &Found, names: &[&str]) {
     let failed: Vec<&Value> = found.values().filter(|finding| finding["verdict"] == "fail").collect();
     assert_eq!(with(found, "fail"), names.iter().copied().collect(), "{failed:#?}");
 }
 
 /// Names of attacks by which an action is asked for.
 fn actions() -> Vec<&'static str> {
-    ATTACKS.iter().filter(|attack| matches!(attack.tried, Tried::Exec(_))).map(|attack| attack.id).collect()
+    ATTACKS
+        .iter()
+        .filter(|attack| matches!(attack.tried, Tried::Exec(_) | Tried::Wrong(_) | Tried::Sleep(_)))
+        .map(|attack| attack.id)
+        .collect()
 }
 
 /// The script on the host, which a test may write anew.
-fn script(sshd: &Sshd) -> PathBuf {
+pub(super) fn script(sshd: &Sshd) -> PathBuf {
     sshd.host().path("opt/portcullis-gate")
 }
 
@@ -102,6 +112,9 @@ fn a_restricted_key_can_do_nothing_but_what_the_script_allows() {
     assert_eq!(with(&found, "not_applicable"), ["forward-unix"].into(), "{found:#?}");
     let link = found["logs-link"]["answer"].as_str().expect("a text");
     assert!(link.contains("a link to somewhere else"), "{link}");
+    let allowed: Vec<String> = sshd.gate_log().into_iter().filter(|line| line.contains("allowed: ")).collect();
+    let is_check = |line: &String| line.trim_end().ends_with("allowed: list");
+    assert!(!allowed.is_empty() && allowed.iter().all(is_check), "nothing else was done: {allowed:#?}");
 }
 
 #[test]

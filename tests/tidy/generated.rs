@@ -47,7 +47,27 @@ NOT APPLICABLE is no pass.
 
 `{check}` stands for the action that changes nothing (`check` of the actions file), `{project}` for a project whose logs can be read, both in capitals where they are written so.
 `{run}` is a program that adds two random numbers, `{a}` and `{b}`: their sum is in nothing that is sent, and where it comes back, something has run.
-A tunnel device (`tun@openssh.com`) is not asked for: the library that we speak SSH with has no words for it.
+
+Rows that speak of any action are tried for each action of the actions file, wherever `{word}` can stand: for each of its arguments, and as one word more behind the last. `{action}` is all of its words.
+Of an action that changes nothing (`readOnlyHint: true`), all other words are as they should be, so that a script which looks at one after the other comes to the one that is not.
+Of an action that changes something, each argument is a word that it does not take (`portcullis-verify-` and twelve letters, new each time), and where there is no such word, its name is wrong as well. So nothing that is sent is an action that changes something, even where a script leaves out, cuts off or unquotes what is hostile. What a script does with a second argument once the first was right is not seen there.
+What the actions file allows is not sent as an attack, whatever it is: a pattern that takes `..` takes it.
+Each such row is one finding. It counts what was refused, or names the first string that was not.
+`sleep` is for what is run where nobody sees it: a refusal that comes after 4 seconds, and at once with `sleep 0`, is none.
+
+## What PASS does not say
+
+What was tried was refused; what was not tried is not known.
+
+- **Actions that only the script knows.** It may take more than the actions file has.
+- **Where else the host can be opened.** A further key without `restrict`, an account that is neither in the list nor given by `--account`, an account that is locked.
+- **What is let in from elsewhere.** All attacks come from one address; a `Match … Address` may hold for it only.
+- **A port that only `permitopen`, `permitlisten`, `PermitOpen` or `PermitListen` know.** Those in the table are tried. What says `DisableForwarding yes` or `restrict` alone opens none.
+- **A tunnel device (`tun@openssh.com`).** It is not asked for: the library that we speak SSH with has no words for it. `PermitTunnel no`, which is sshd's default, closes it.
+- **`~/.ssh/rc`** (`user-rc`, `PermitUserRC`), where it says nothing.
+- **What runs in the background**, and takes no time of anybody's.
+
+## The table
 
 ";
 

@@ -22,6 +22,9 @@ pub(in crate::cli) struct Ssh {
     /// Only this attack, by its name in docs/ssh-attacks.md; may be given several times.
     #[arg(long = "attack", value_name = "NAME")]
     attacks: Vec<String>,
+    /// A further account of the host that the credential must not open; may be given several times.
+    #[arg(long = "account", value_name = "NAME")]
+    accounts: Vec<String>,
     /// As JSON, one document for each upstream.
     #[arg(long)]
     json: bool,
@@ -70,7 +73,7 @@ impl Ssh {
             }
         };
         let is_meant = |attack: &Attack| self.attacks.is_empty() || self.attacks.iter().any(|only| only == attack.id);
-        let report = verify(settings, is_meant, tell).await?;
+        let report = verify(settings, &self.accounts, is_meant, tell).await?;
         if self.json {
             let host = host.to_string();
             println!(

@@ -7,10 +7,13 @@
 mod check;
 /// The actions file, as written.
 mod file;
+/// What an action is made of.
+mod parts;
 /// What a caller may write for an argument.
 mod values;
 
 pub use file::Hints;
+pub(crate) use parts::{Part, Slot};
 
 use regex::Regex;
 use serde_json::{Map, Value, json};
@@ -189,7 +192,8 @@ impl Action {
         schema
     }
 
-    fn makes(&self, command: &str) -> bool {
+    /// Whether it makes `command`.
+    pub(crate) fn makes(&self, command: &str) -> bool {
         let mut given = command.split(' ');
         let is_made = self.words.iter().all(|word| match (word, given.next()) {
             (Word::Literal(word), given) => given == Some(word),

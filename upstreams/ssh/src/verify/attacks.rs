@@ -3,6 +3,7 @@
 use super::certificates::{Hostile, Unfit};
 use super::logins::Stranger;
 use super::requests::Request;
+use super::wrong::Wrong;
 use crate::settings::Credential;
 use std::fmt::Write as _;
 
@@ -22,6 +23,10 @@ pub struct Attack {
 pub enum Tried {
     /// By asking for an action of these bytes. Words in braces stand for something: [`super::target`].
     Exec(&'static [u8]),
+    /// By asking for every action of the actions file, in a way that is wrong.
+    Wrong(Wrong),
+    /// The same with `sleep`: a refusal that takes so long is none.
+    Sleep(Wrong),
     /// By asking for an action of so many bytes, in words of 100.
     Long(usize),
     /// By asking for an action that may not come as far as the script: so many bytes.
@@ -42,6 +47,8 @@ pub enum Tried {
     Hostile(Hostile),
     /// By such a certificate, at another account.
     HostileAccount(Account),
+    /// By the true credential, and by a certificate that names the account, at others that most hosts have.
+    Accounts,
 }
 
 /// Whose account.
@@ -52,6 +59,9 @@ pub enum Account {
     /// Nobody's.
     Nobody,
 }
+
+/// What most hosts have, and, where administrators are made by images, some. sshd lets them in even where their shell does not.
+pub(super) const ACCOUNTS: [&str; 5] = ["daemon", "nobody", "www-data", "admin", "debian"];
 
 // === impl Attack ===
 
@@ -85,8 +95,9 @@ impl Attack {
             Tried::Request(request) if request.is_of_the_scripts() => SCRIPT,
             Tried::Request(_) => CLOSED,
             Tried::Stranger(_) | Tried::Account(_) | Tried::Unfit(_) => LOGIN,
-            Tried::HostileAccount(_) => {
-                "trust the authority for one account only: `TrustedUserCAKeys` belongs under `Match User`"
+            Tried::HostileAccount(_) | Tried::Accounts => {
+                "trust the authority for one account only: `TrustedUserCAKeys` belongs under `Match User`, and so does an \
+                 `AuthorizedKeysFile` that is not each account's own"
             }
             _ => SCRIPT,
         }
@@ -117,6 +128,10 @@ impl Tried {
         match self {
             Tried::Exec([]) => "an action of no bytes".to_owned(),
             Tried::Exec(bytes) | Tried::Unreadable(bytes) => code(bytes),
+            Tried::Wrong(wrong) | Tried::Sleep(wrong) => {
+                let templates: Vec<String> = wrong.templates().iter().map(|it| code(it.as_bytes())).collect();
+                format!("{} {}", templates.join(", "), wrong.place()).trim_start().to_owned()
+            }
             Tried::Long(n) | Tried::Oversize(n) => format!("an action of {n} bytes"),
             Tried::Environment(name, value) => code(format!("{name}={value}").as_bytes()),
             Tried::Request(request) => request.words().to_owned(),
@@ -131,6 +146,10 @@ impl Tried {
             }
             Tried::HostileAccount(account) => {
                 format!("a certificate of the true authority that names {0}, as {0}", account.words())
+            }
+            Tried::Accounts => {
+                let names: Vec<String> = ACCOUNTS.iter().map(|name| format!("`{name}`")).collect();
+                format!("the true credential, and a certificate that names the account, as {}", names.join(", "))
             }
         }
     }
@@ -165,6 +184,10 @@ fn code(bytes: &[u8]) -> String {
 
 const fn exec(id: &'static str, sentence: &'static str, bytes: &'static [u8]) -> Attack {
     Attack { id, sentence, tried: Tried::Exec(bytes) }
+}
+
+const fn wrong(id: &'static str, sentence: &'static str, wrong: Wrong) -> Attack {
+    Attack { id, sentence, tried: Tried::Wrong(wrong) }
 }
 
 const fn env(id: &'static str, sentence: &'static str, name: &'static str, value: &'static str) -> Attack {
@@ -299,6 +322,28 @@ pub const ATTACKS: &[Attack] = &[
     exec("logs-project-case", "a project in upper case is another one", b"logs {PROJECT} 10"),
     exec("logs-spaces", "two spaces are not one", b"logs  {project} 10"),
     exec("logs-link", "a log that is a link to elsewhere is not read (`portcullis-verify-link` among the logs, where somebody has put one there)", b"logs {project} 10 portcullis-verify-link"),
+    // Every action of the actions file.
+    wrong("action-semicolon", "nothing runs behind a semicolon in a word of any action", Wrong::Word(&["{word};{run};", "{word}; {run} #"])),
+    wrong("action-and", "nothing runs behind && or a double bar in a word of any action", Wrong::Word(&["{word} && {run}", "{word}||{run} #"])),
+    wrong("action-pipe", "nothing runs behind a pipe or & in a word of any action", Wrong::Word(&["{word}|{run}", "{word}&{run} #"])),
+    wrong("action-substitution", "nothing runs in $(…) or backticks in a word of any action", Wrong::Word(&["{word}$({run} >&2)", "$({run} >&2){word}", "{word}`{run} >&2`"])),
+    wrong("action-variable", "no variable is put in a word of any action", Wrong::Word(&["{word}$HOME", "{word};expr${IFS}{a}${IFS}+${IFS}{b};"])),
+    wrong("action-newline", "nothing runs on a second line of any action", Wrong::Word(&["{word}\n{run}\n", "{word}\r{run}", "{word}\n"])),
+    wrong("action-quotes", "a quote in a word of any action means nothing", Wrong::Word(&["'{word}'", "\"{word}\"", "{word}';{run};'", "{word}\";{run};\"", "{word}\\"])),
+    wrong("action-redirect", "no word of any action is a file to write or to read", Wrong::Word(&["{word}>/dev/null", "{word}</dev/null"])),
+    wrong("action-glob", "no pattern in a word of any action stands for files", Wrong::Word(&["{word}*", "{word}?", "{word}[a-z]", "{{word},}"])),
+    wrong("action-path", "no word of any action leads anywhere", Wrong::Word(&["../{word}", "./{word}", "/{word}", "{word}/../{word}", "{word}/.", "../../{word}"])),
+    wrong("action-option", "no word of any action is an option", Wrong::Word(&["--{word}", "-- {word}", "-{word}"])),
+    wrong("action-bytes", "a word of any action has no other bytes", Wrong::Word(&["{word}\t", "{word}\u{e9}", "{word}\u{1b}[2J", "{word}%s", "{word}~"])),
+    wrong("action-number", "a number of any action is written in one way", Wrong::Number(&["+{word}", "-{word}", "0{word}", "0x{word}", "{word}+0", "{word}e0", "99999999999999999999"])),
+    wrong("action-unknown", "a value that nobody knows is refused by any action", Wrong::Unknown),
+    wrong("action-case", "a value or a name in upper case is another one", Wrong::Word(&["{WORD}"])),
+    wrong("action-name", "a name that is almost an action's is none", Wrong::Name(&["{word}x", "{WORD}", "./{word}", "../{word}", "/{word}", "{word};{run};", "{run};{word}"])),
+    wrong("action-words", "more words than any action has are refused", Wrong::Whole(&["{action} {unknown} {unknown} {unknown} {unknown}"])),
+    wrong("action-fewer", "fewer words than an action has are refused", Wrong::Fewer),
+    wrong("action-spaces", "there is one space between words of any action", Wrong::Whole(&[" {action}", "{action} ", "{action two spaces} "])),
+    Attack { id: "action-sleep", sentence: "nothing of any action is run where nobody sees it", tried: Tried::Sleep(Wrong::Word(&["{word};sleep 4;", "{word}$(sleep 4)", "{word}\nsleep 4\n"])) },
+    Attack { id: "sleep", sentence: "what is asked for is not run where nobody sees it", tried: Tried::Sleep(Wrong::Whole(&["sleep 4", "{action};sleep 4"])) },
     // The environment.
     env("env-preload", "no library is loaded from us", "LD_PRELOAD", "/portcullis-verify.so"),
     env("env-library-path", "no library is sought where we say", "LD_LIBRARY_PATH", "/portcullis-verify"),
@@ -329,10 +374,10 @@ pub const ATTACKS: &[Attack] = &[
     request("exec-after-shell", "a channel that was asked for a shell has no action", Request::ExecAfterShell),
     request("many-sessions", "many sessions at once are held to the same", Request::ManySessions),
     request("signal", "what runs cannot be signalled", Request::Signal),
-    request("forward-tcp", "no connection is made from the host, not even to itself", Request::ForwardTcp),
+    request("forward-tcp", "no connection is made to the host's own server, nor to ports that are often in use (one that is let through elsewhere is not seen)", Request::ForwardTcp),
     request("forward-tcp-name", "no name is looked up on the host", Request::ForwardTcpName),
     request("forward-unix", "no socket on the host is connected to (sshd answers the same where there is none)", Request::ForwardUnix),
-    request("listen-tcp", "the host listens on no port for us", Request::ListenTcp),
+    request("listen-tcp", "the host listens for us on no port of its choice, nor on those that are often asked for (one that is let through elsewhere is not seen)", Request::ListenTcp),
     request("listen-unix", "the host listens on no socket for us", Request::ListenUnix),
     request("agent", "no agent is forwarded", Request::Agent),
     request("x11", "no X11 is forwarded", Request::X11),
@@ -344,6 +389,7 @@ pub const ATTACKS: &[Attack] = &[
     login("login-signed-by-key", "the key makes no certificates", Stranger::KeyAsAuthority),
     Attack { id: "login-root", sentence: "the credential does not open root's account", tried: Tried::Account(Account::Root) },
     Attack { id: "login-nobody", sentence: "the credential does not open an account that is not there", tried: Tried::Account(Account::Nobody) },
+    Attack { id: "login-accounts", sentence: "the credential opens none of some accounts that hosts have (`--account` tries others; one that is not there is refused as well)", tried: Tried::Accounts },
     login("login-authority", "the authority's key is no key of a user", Stranger::AuthorityKey),
     login("login-other-authority", "nobody else signs certificates", Stranger::OtherAuthority),
     unfit("certificate-other-key", "a certificate is of no use without its key", Unfit::OtherKey),

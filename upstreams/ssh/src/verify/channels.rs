@@ -5,10 +5,13 @@ use crate::connection::Connection;
 use russh::client::Msg;
 use russh::{Channel, ChannelMsg};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 /// How long an answer may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(15);
+/// How long a host may take to forget a channel, and how often it is asked.
+const FREED: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
 /// What is kept of what a channel says, in bytes.
 const KEPT: usize = 64 * 1024;
 
@@ -36,12 +39,19 @@ pub(super) enum End {
     Late,
 }
 
-/// Opens a channel for an action.
+/// Opens a channel for an action. One that was closed counts on the host (`MaxSessions`) until all that it ran has ended there, so
+/// that a host may want us to wait.
 ///
 /// # Errors
 /// It could not be.
 pub(super) async fn open(on: &Connection) -> Result<Channel<Msg>, Error> {
-    timeout(PATIENCE, on.handle.channel_open_session()).await.map_err(|_| Error::Silence)?.map_err(Error::from)
+    let began = Instant::now();
+    loop {
+        match timeout(PATIENCE, on.handle.channel_open_session()).await.map_err(|_| Error::Silence)? {
+            Err(russh::Error::ChannelOpenFailure(_)) if began.elapsed() < FREED => sleep(PAUSE).await,
+            opened => return Ok(opened?),
+        }
+    }
 }
 
 /// Asks for an action, with nothing on its stdin, and hears it out.
@@ -49,11 +59,17 @@ pub(super) async fn open(on: &Connection) -> Result<Channel<Msg>, Error> {
 /// # Errors
 /// It could not even be asked for.
 pub(super) async fn exec(on: &Connection, action: &[u8]) -> Result<Heard, Error> {
-    let mut channel = open(on).await?;
+    exec_on(open(on).await?, action).await
+}
+
+/// The same, on a channel for nothing else.
+pub(super) async fn exec_on(mut channel: Channel<Msg>, action: &[u8]) -> Result<Heard, Error> {
     channel.exec(true, action).await?;
     // A host that has closed it already is not told.
     drop(channel.eof().await);
-    Ok(hear_action(&mut channel).await)
+    let heard = hear_action(&mut channel).await;
+    drop(channel.close().await);
+    Ok(heard)
 }
 
 /// Hears a channel out.

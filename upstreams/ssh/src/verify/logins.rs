@@ -5,7 +5,7 @@
 use super::certificates::{Draft, Unfit, altered};
 use super::channels::PATIENCE;
 use super::target::Target;
-use super::{Error, Seen};
+use super::{Error, Seen, knock};
 use crate::connection::{Client, Connection, Error as Lost};
 use crate::credential::{Authority, Login, ephemeral};
 use russh::client::{AuthResult, Handle, KeyboardInteractiveAuthResponse};
@@ -96,14 +96,14 @@ impl Stranger {
 
 /// Tries to get in without the credential.
 pub(super) async fn stranger(target: &Target, stranger: Stranger) -> Result<Seen, Error> {
-    let connection = Connection::open(&target.way).await?;
+    let connection = knock(target).await?;
     let passes = stranger.passes(target, &connection)?;
     refused(target, connection, passes).await
 }
 
 /// Tries certificates that are good for nothing.
 pub(super) async fn unfit(target: &Target, authority: &Authority, unfit: Unfit) -> Result<Seen, Error> {
-    let connection = Connection::open(&target.way).await?;
+    let connection = knock(target).await?;
     let mut passes = Vec::new();
     for draft in Draft::good(&target.login, connection.local).unfit(unfit) {
         let subject = ephemeral();
@@ -122,27 +122,40 @@ pub(super) async fn account(target: &Target, name: &str, authority: Option<&Auth
     if name == target.way.host.user {
         return Ok(Seen::NotHere("this is the account that the credential is for".to_owned()));
     }
-    let mut connection = Connection::open(&target.way).await?;
+    let with: &[Option<&Authority>] = &[authority];
+    one_of(target, name, with).await
+}
+
+/// The same with both, one behind the other.
+pub(super) async fn any(target: &Target, name: &str, authority: Option<&Authority>) -> Result<Seen, Error> {
+    match authority {
+        Some(_) => one_of(target, name, &[None, authority]).await,
+        None => one_of(target, name, &[None]).await,
+    }
+}
+
+async fn one_of(target: &Target, name: &str, with: &[Option<&Authority>]) -> Result<Seen, Error> {
+    let mut connection = knock(target).await?;
     let draft = Draft::good(&target.login, connection.local);
-    let pass = match (authority, &target.login) {
-        (Some(authority), _) => {
+    for authority in with {
+        let signed = |draft: Draft, by: &Authority| -> Result<Pass, Error> {
             let subject = ephemeral();
-            let certificate = draft.naming(name).signed(&subject, &authority.key)?;
-            Pass::Certificate(Arc::new(subject), Box::new(certificate))
+            let certificate = draft.signed(&subject, &by.key)?;
+            Ok(Pass::Certificate(Arc::new(subject), Box::new(certificate)))
+        };
+        let pass = match (authority, &target.login) {
+            (Some(authority), _) => signed(draft.clone().naming(name), authority)?,
+            (None, Login::Key(key)) => Pass::Key(Arc::clone(key)),
+            (None, Login::Certificates(authority)) => signed(draft.clone(), authority)?,
+        };
+        // sshd lets nobody change the name on a connection, so there is no true login behind this one.
+        match enter(&mut connection, name, pass).await? {
+            Entry::Granted => return Ok(Seen::Broken(format!("{name} was logged in"))),
+            Entry::Refused(_) => {}
+            Entry::Dropped => return Ok(Seen::Untried(connection.lost().to_string())),
         }
-        (None, Login::Key(key)) => Pass::Key(Arc::clone(key)),
-        (None, Login::Certificates(authority)) => {
-            let subject = ephemeral();
-            let certificate = draft.signed(&subject, &authority.key)?;
-            Pass::Certificate(Arc::new(subject), Box::new(certificate))
-        }
-    };
-    // sshd lets nobody change the name on a connection, so there is no true login behind this one.
-    Ok(match enter(&mut connection, name, pass).await? {
-        Entry::Granted => Seen::Broken(format!("{name} was logged in")),
-        Entry::Refused(_) => Seen::Refused("sshd refused the login".to_owned()),
-        Entry::Dropped => Seen::Untried(connection.lost().to_string()),
-    })
+    }
+    Ok(Seen::Refused("sshd refused the login".to_owned()))
 }
 
 /// All of these are refused, and the true login behind each is not. Each has a connection of its own: sshd takes few failures on
@@ -153,7 +166,7 @@ async fn refused(target: &Target, first: Connection, passes: Vec<Pass>) -> Resul
     for pass in passes {
         let mut connection = match first.take() {
             Some(connection) => connection,
-            None => Connection::open(&target.way).await?,
+            None => knock(target).await?,
         };
         let note = match enter(&mut connection, &target.way.host.user, pass).await? {
             Entry::Granted => return Ok(Seen::Broken("the login was accepted".to_owned())),

@@ -19,25 +19,27 @@ mod refusal;
 mod requests;
 /// What is attacked.
 mod target;
+/// Every action, got wrong.
+pub mod wrong;
 
 pub use attacks::{ATTACKS, Attack, table};
 
 use crate::connection::{self, Connection};
 use crate::credential::{Authority, Login, ephemeral};
 use crate::settings::Settings;
-use attacks::Tried;
+use attacks::{ACCOUNTS, Tried};
 use certificates::{Draft, Hostile};
-use channels::{Heard, PATIENCE, exec};
+use channels::{Heard, PATIENCE, exec, exec_on, open};
 use logins::{Entry, Pass, enter, refused_alone};
 use portcullis_local::verify::{Finding, Report, Verdict};
-use refusal::{before_script, by_script};
+use refusal::{before_script, by_script, plain};
 use requests::{Request, variable};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use target::{Canary, Target};
 use thiserror::Error;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Why the host cannot be attacked, or not any more.
 #[derive(Debug, Error)]
@@ -81,21 +83,26 @@ const KEY_ID: &str = "portcullis verify";
 /// nothing happens below 15 s), and how long each of ours counts here.
 const FAILED_LOGINS: usize = 2;
 const FAILED_LOGIN_COUNTS: Duration = Duration::from_secs(6);
-/// All of it. Hosts are slow, networks too; something that takes longer does not end.
-const LIMIT: Duration = Duration::from_secs(900);
+/// All of it. Hosts are slow, networks too, and actions many; something that takes longer does not end.
+const LIMIT: Duration = Duration::from_secs(3600);
+/// How often it is tried to connect, and the first pause in between.
+const KNOCKS: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(500);
 /// Attacks one after another of which the host knows nothing, before nothing more is tried.
 const LOST_MAX: usize = 3;
 
-/// Tries every attack that is meant and that the credential can make, and tells each finding as it comes.
+/// Tries every attack that is meant and that the credential can make, and tells each finding as it comes. `accounts` are further
+/// ones of the host that the credential must not open.
 ///
 /// # Errors
 /// Nothing could be tried at all: the host is not there, or does not take the credential.
 pub async fn verify(
     settings: &Settings,
+    accounts: &[String],
     is_meant: impl Fn(&Attack) -> bool,
     mut tell: impl FnMut(&Finding),
 ) -> Result<Report, Error> {
-    let target = Target::new(settings)?;
+    let target = Target::new(settings, accounts)?;
     let mut attacker = Attacker { target: &target, connection: None, failed: VecDeque::new() };
     let mut report = Report::default();
     let mut add = |finding: Finding| {
@@ -178,6 +185,17 @@ impl Seen {
             seen => seen,
         }
     }
+
+    /// The same, with what was sent to see it.
+    fn about(self, sent: &str) -> Seen {
+        let sent = plain(sent.as_bytes());
+        match self {
+            Seen::Refused(how) => Seen::Refused(format!("{sent}: {how}")),
+            Seen::Broken(what) => Seen::Broken(format!("{sent}: {what}")),
+            Seen::Untried(why) => Seen::Untried(format!("{sent}: {why}")),
+            Seen::NotHere(why) => Seen::NotHere(format!("{sent}: {why}")),
+        }
+    }
 }
 
 /// Who attacks.
@@ -204,7 +222,15 @@ impl Attacker<'_> {
 
     /// The same, and nobody else has it.
     async fn fresh(&self) -> Result<Connection, Error> {
-        Ok(Connection::to(&self.target.way, &self.target.login, KEY_ID).await?)
+        let mut n_tried = 1;
+        loop {
+            match Connection::to(&self.target.way, &self.target.login, KEY_ID).await {
+                Err(connection::Error::Unreachable { .. } | connection::Error::Lost { .. }) if n_tried < KNOCKS => {}
+                done => return Ok(done?),
+            }
+            sleep(PAUSE * n_tried).await;
+            n_tried += 1;
+        }
     }
 
     /// Whether what is allowed works. The inner error is what was heard instead.
@@ -224,6 +250,8 @@ impl Attacker<'_> {
         let target = self.target;
         match attack.tried {
             Tried::Exec(template) => self.exec(attack, template, canary).await,
+            Tried::Wrong(wrong) => self.wrong(wrong, canary).await,
+            Tried::Sleep(wrong) => self.sleep(wrong, canary).await,
             Tried::Long(n) => {
                 let action = long(n, canary);
                 Ok(by_script(&exec(self.connection().await?, &action).await?, canary))
@@ -249,6 +277,7 @@ impl Attacker<'_> {
                 self.wait_for_forgiveness().await;
                 logins::account(target, account.name(), self.authority()).await
             }
+            Tried::Accounts => self.accounts().await,
             Tried::Hostile(hostile) => match self.authority() {
                 Some(authority) => self.hostile(hostile, authority, canary).await,
                 None => Ok(no_authority()),
@@ -280,11 +309,15 @@ impl Attacker<'_> {
 
     /// What may not come as far as the script. The script must still be there behind it.
     async fn before(&mut self, action: &[u8], canary: Canary) -> Result<Seen, Error> {
-        let seen = match exec(&self.fresh().await?, action).await {
+        let connection = self.fresh().await?;
+        let channel = open(&connection).await?;
+        let seen = match exec_on(channel, action).await {
             Ok(heard) => before_script(&heard, canary),
             // The answer to the request was the end.
-            Err(_) => Seen::Refused("sshd ended the connection".to_owned()),
+            Err(_) if connection.is_closed() => Seen::Refused("sshd ended the connection".to_owned()),
+            Err(why) => return Err(why),
         };
+        drop(connection);
         let Seen::Refused(how) = seen else {
             return Ok(seen);
         };
@@ -301,7 +334,7 @@ impl Attacker<'_> {
     /// All that could be done with a certificate that claims more.
     async fn hostile(&self, hostile: Hostile, authority: &Authority, canary: Canary) -> Result<Seen, Error> {
         let target = self.target;
-        let mut connection = Connection::open(&target.way).await?;
+        let mut connection = knock(target).await?;
         let draft = Draft::good(&target.login, connection.local).hostile(hostile, &canary.command());
         let subject = ephemeral();
         let certificate = draft.signed(&subject, &authority.key)?;
@@ -313,6 +346,21 @@ impl Attacker<'_> {
         }
     }
 
+    /// Every account that is known by name is closed to the credential.
+    async fn accounts(&mut self) -> Result<Seen, Error> {
+        let target = self.target;
+        let known = ACCOUNTS.iter().copied().chain(target.accounts.iter().map(String::as_str));
+        let mut n = 0;
+        for name in known.filter(|name| *name != target.way.host.user) {
+            self.wait_for_forgiveness().await;
+            match logins::any(target, name, self.authority()).await? {
+                Seen::Refused(_) => n += 1,
+                seen => return Ok(seen),
+            }
+        }
+        Ok(Seen::Refused(format!("sshd refused the login, at each of {n} accounts")))
+    }
+
     /// Waits until one more connection on which nobody gets in would not lock us out.
     async fn wait_for_forgiveness(&mut self) {
         if self.failed.len() == FAILED_LOGINS
@@ -321,6 +369,20 @@ impl Attacker<'_> {
             sleep_until(oldest + FAILED_LOGIN_COUNTS * 2).await;
         }
         self.failed.push_back(Instant::now());
+    }
+}
+
+/// A connection on which nobody is logged in yet. A server with which others are still about to log in sends some away before it
+/// has shown its key (`MaxStartups`); that is neither a refusal nor the end.
+async fn knock(target: &Target) -> Result<Connection, Error> {
+    let mut n_tried = 1;
+    loop {
+        match Connection::open(&target.way).await {
+            Err(connection::Error::Unreachable { .. }) if n_tried < KNOCKS => {}
+            done => return Ok(done?),
+        }
+        sleep(PAUSE * n_tried).await;
+        n_tried += 1;
     }
 }
 

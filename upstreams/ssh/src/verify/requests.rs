@@ -59,6 +59,10 @@ const SOCKETS: [&str; 8] = [
     "/run/snapd.socket",
     "/tmp/.X11-unix/X0",
 ];
+/// Where something listens on many hosts.
+const PORTS: [u16; 17] = [22, 25, 53, 80, 443, 631, 2375, 3000, 3306, 5000, 5432, 6379, 8000, 8080, 9090, 9200, 27017];
+/// Where many have something listen.
+const HIGH_PORTS: [u32; 10] = [2222, 3000, 5000, 8000, 8080, 8081, 8443, 8888, 9000, 9090];
 const REFUSED: &str = "sshd refused the request";
 
 impl Request {
@@ -76,10 +80,12 @@ impl Request {
             Request::ExecAfterShell => "`shell`, and `exec` of `{run}` on the same channel",
             Request::ManySessions => "20 channels, and `{run}` on each",
             Request::Signal => "`{check}`, and `signal` `KILL` right behind",
-            Request::ForwardTcp => "`direct-tcpip` to the host's own port",
+            Request::ForwardTcp => {
+                "`direct-tcpip` to the host's own port, and to 17 ports of 127.0.0.1 that are often in use"
+            }
             Request::ForwardTcpName => "`direct-tcpip` to `portcullis-verify.invalid`",
             Request::ForwardUnix => "`direct-streamlocal@openssh.com` to sockets that hosts usually have",
-            Request::ListenTcp => "`tcpip-forward` of any port on 127.0.0.1",
+            Request::ListenTcp => "`tcpip-forward` of any port on 127.0.0.1, and of 10 that are often asked for",
             Request::ListenUnix => "`streamlocal-forward@openssh.com` of a socket in `/tmp`",
             Request::Agent => "`auth-agent-req@openssh.com`",
             Request::X11 => "`x11-req`",
@@ -106,30 +112,47 @@ impl Request {
     /// The connection is not what it was.
     pub(super) async fn ask(self, on: &Connection, target: &Target, canary: Canary) -> Result<Seen, Error> {
         match self {
-            Request::Locale => locale(on, canary).await,
-            Request::Terminal => terminal(on, canary).await,
-            Request::Shell => shell(on, canary).await,
-            Request::Subsystem(name) => subsystem(on, name, canary).await,
-            Request::Stdin => stdin(on, target, canary).await,
             Request::SecondExec => second_exec(on, target, canary).await,
-            Request::ExecAfterShell => exec_after_shell(on, canary).await,
             Request::ManySessions => many_sessions(on, canary).await,
-            Request::Signal => signal(on, target).await,
-            Request::ForwardTcp => forward_tcp(on, "127.0.0.1", u32::from(target.way.host.port)).await,
-            Request::ForwardTcpName => forward_tcp(on, "portcullis-verify.invalid", 22).await,
+            Request::ForwardTcp => forward_tcp(on, target.way.host.port).await,
+            Request::ForwardTcpName => forward_tcp_name(on).await,
             Request::ForwardUnix => forward_unix(on, canary).await,
             Request::ListenTcp => listen_tcp(on).await,
             Request::ListenUnix => listen_unix(on, canary).await,
-            Request::Agent => {
+            _ => {
                 let mut channel = open(on).await?;
+                let seen = self.ask_on(&mut channel, target, canary).await;
+                drop(channel.close().await);
+                seen
+            }
+        }
+    }
+
+    /// The same for what needs one channel.
+    async fn ask_on(self, channel: &mut Channel<Msg>, target: &Target, canary: Canary) -> Result<Seen, Error> {
+        match self {
+            Request::Locale => locale(channel, canary).await,
+            Request::Terminal => terminal(channel, canary).await,
+            Request::Shell => shell(channel, canary).await,
+            Request::Subsystem(name) => subsystem(channel, name, canary).await,
+            Request::Stdin => stdin(channel, target, canary).await,
+            Request::ExecAfterShell => exec_after_shell(channel, canary).await,
+            Request::Signal => signal(channel, target).await,
+            Request::Agent => {
                 channel.agent_forward(true).await?;
-                Ok(refused(&mut channel, "it forwards an agent").await)
+                Ok(refused(channel, "it forwards an agent").await)
             }
             Request::X11 => {
-                let mut channel = open(on).await?;
                 channel.request_x11(true, false, "MIT-MAGIC-COOKIE-1", "0".repeat(32), 0).await?;
-                Ok(refused(&mut channel, "it forwards X11").await)
+                Ok(refused(channel, "it forwards X11").await)
             }
+            Request::SecondExec
+            | Request::ManySessions
+            | Request::ForwardTcp
+            | Request::ForwardTcpName
+            | Request::ForwardUnix
+            | Request::ListenTcp
+            | Request::ListenUnix => Ok(Seen::Untried("it needs more than a channel".to_owned())),
         }
     }
 }
@@ -155,49 +178,45 @@ async fn reply(channel: &mut Channel<Msg>) -> Option<bool> {
     hear_until(channel, |heard| !heard.replies.is_empty()).await.replies.first().copied()
 }
 
-async fn locale(on: &Connection, canary: Canary) -> Result<Seen, Error> {
-    let mut channel = open(on).await?;
+async fn locale(channel: &mut Channel<Msg>, canary: Canary) -> Result<Seen, Error> {
     let mut note = "";
     for name in ["LC_ALL", "LANG"] {
         channel.set_env(true, name, format!("portcullis-verify $({})", canary.command())).await?;
-        if reply(&mut channel).await == Some(true) {
+        if reply(channel).await == Some(true) {
             note = " (sshd takes it; that is AcceptEnv, and no harm where the account's shell is quiet about it)";
         }
     }
     channel.exec(true, canary.command()).await?;
     drop(channel.eof().await);
-    let seen = by_script(&hear_action(&mut channel).await, canary);
+    let seen = by_script(&hear_action(channel).await, canary);
     Ok(seen.with(note))
 }
 
-async fn terminal(on: &Connection, canary: Canary) -> Result<Seen, Error> {
-    let mut channel = open(on).await?;
+async fn terminal(channel: &mut Channel<Msg>, canary: Canary) -> Result<Seen, Error> {
     channel.request_pty(true, "xterm", 80, 24, 0, 0, &[]).await?;
-    match refused(&mut channel, "it gives a terminal").await {
+    match refused(channel, "it gives a terminal").await {
         Seen::Refused(_) => {}
         seen => return Ok(seen),
     }
     channel.exec(true, canary.command()).await?;
     drop(channel.eof().await);
-    Ok(by_script(&hear_action(&mut channel).await, canary).with(", and sshd the terminal before"))
+    Ok(by_script(&hear_action(channel).await, canary).with(", and sshd the terminal before"))
 }
 
-async fn shell(on: &Connection, canary: Canary) -> Result<Seen, Error> {
-    let mut channel = open(on).await?;
+async fn shell(channel: &mut Channel<Msg>, canary: Canary) -> Result<Seen, Error> {
     channel.request_shell(true).await?;
-    say(&channel, format!("{}\nexit\n", canary.command()).into_bytes()).await;
-    Ok(by_script(&hear_action(&mut channel).await, canary))
+    say(channel, format!("{}\nexit\n", canary.command()).into_bytes()).await;
+    Ok(by_script(&hear_action(channel).await, canary))
 }
 
-async fn subsystem(on: &Connection, name: &str, canary: Canary) -> Result<Seen, Error> {
-    let mut channel = open(on).await?;
+async fn subsystem(channel: &mut Channel<Msg>, name: &str, canary: Canary) -> Result<Seen, Error> {
     channel.request_subsystem(true, name).await?;
-    if reply(&mut channel).await == Some(false) {
+    if reply(channel).await == Some(false) {
         return Ok(Seen::Refused(REFUSED.to_owned()));
     }
     // SSH_FXP_INIT, version 3 (draft-ietf-secsh-filexfer-02, 4): whoever speaks SFTP answers it.
-    say(&channel, vec![0, 0, 0, 5, 1, 0, 0, 0, 3]).await;
-    Ok(by_status(&hear_action(&mut channel).await, canary))
+    say(channel, vec![0, 0, 0, 5, 1, 0, 0, 0, 3]).await;
+    Ok(by_status(&hear_action(channel).await, canary))
 }
 
 /// Writes this to its stdin, and ends that. Whoever has ended before does not listen, which is no matter.
@@ -206,11 +225,10 @@ async fn say(channel: &Channel<Msg>, bytes: Vec<u8>) {
     drop(channel.eof().await);
 }
 
-async fn stdin(on: &Connection, target: &Target, canary: Canary) -> Result<Seen, Error> {
-    let mut channel = open(on).await?;
+async fn stdin(channel: &mut Channel<Msg>, target: &Target, canary: Canary) -> Result<Seen, Error> {
     channel.exec(true, target.check.as_str()).await?;
-    say(&channel, format!("{0}\n{0}\n", canary.command()).into_bytes()).await;
-    let heard = hear_action(&mut channel).await;
+    say(channel, format!("{0}\n{0}\n", canary.command()).into_bytes()).await;
+    let heard = hear_action(channel).await;
     Ok(match heard {
         _ if canary.is_in(&heard.stdout) || canary.is_in(&heard.stderr) => Seen::Broken(heard.ran()),
         Heard { status: Some(0), .. } => Seen::Refused("the action ended as ever, and nothing else ran".to_owned()),
@@ -227,6 +245,7 @@ async fn second_exec(on: &Connection, target: &Target, canary: Canary) -> Result
         channel.exec(true, canary.command()).await?;
         drop(channel.eof().await);
         heard = hear(&mut channel).await;
+        drop(channel.close().await);
         if heard.replies.len() == 2 {
             break;
         }
@@ -239,12 +258,11 @@ async fn second_exec(on: &Connection, target: &Target, canary: Canary) -> Result
     })
 }
 
-async fn exec_after_shell(on: &Connection, canary: Canary) -> Result<Seen, Error> {
-    let mut channel = open(on).await?;
+async fn exec_after_shell(channel: &mut Channel<Msg>, canary: Canary) -> Result<Seen, Error> {
     channel.request_shell(true).await?;
     channel.exec(true, canary.command()).await?;
     drop(channel.eof().await);
-    let heard = hear_until(&mut channel, |heard| heard.replies == [false, false]).await;
+    let heard = hear_until(channel, |heard| heard.replies == [false, false]).await;
     Ok(match heard.replies[..] {
         [true, true] => Seen::Broken("sshd took the action, too".to_owned()),
         [false, false] => Seen::Refused(REFUSED.to_owned()),
@@ -280,12 +298,11 @@ async fn many_sessions(on: &Connection, canary: Canary) -> Result<Seen, Error> {
     })
 }
 
-async fn signal(on: &Connection, target: &Target) -> Result<Seen, Error> {
-    let mut channel = open(on).await?;
+async fn signal(channel: &mut Channel<Msg>, target: &Target) -> Result<Seen, Error> {
     channel.exec(true, target.check.as_str()).await?;
     channel.signal(Sig::KILL).await?;
     drop(channel.eof().await);
-    let heard = hear_action(&mut channel).await;
+    let heard = hear_action(channel).await;
     Ok(match (&heard.signal, heard.status) {
         (Some(signal), _) => Seen::Broken(format!("it was ended by {signal}")),
         (None, Some(0)) => Seen::Refused("it ran to its end".to_owned()),
@@ -293,8 +310,24 @@ async fn signal(on: &Connection, target: &Target) -> Result<Seen, Error> {
     })
 }
 
-async fn forward_tcp(on: &Connection, host: &str, port: u32) -> Result<Seen, Error> {
-    let opened = timeout(PATIENCE, on.handle.channel_open_direct_tcpip(host, port, "127.0.0.1", 1)).await;
+/// To where something listens on many hosts: `permitopen` may let one port through and refuse the next.
+async fn forward_tcp(on: &Connection, port: u16) -> Result<Seen, Error> {
+    let others = PORTS.into_iter().filter(|other| *other != port).map(|port| ("127.0.0.1", port));
+    for (host, port) in [("127.0.0.1", port), ("::1", port), ("localhost", port)].into_iter().chain(others) {
+        match forward_to(on, host, port).await? {
+            Seen::Refused(_) => {}
+            seen => return Ok(seen),
+        }
+    }
+    Ok(Seen::Refused("sshd: administratively prohibited, each of them".to_owned()))
+}
+
+async fn forward_tcp_name(on: &Connection) -> Result<Seen, Error> {
+    forward_to(on, "portcullis-verify.invalid", 22).await
+}
+
+async fn forward_to(on: &Connection, host: &str, port: u16) -> Result<Seen, Error> {
+    let opened = timeout(PATIENCE, on.handle.channel_open_direct_tcpip(host, port.into(), "127.0.0.1", 1)).await;
     match opened {
         Ok(Ok(mut channel)) => {
             let heard = hear_until(&mut channel, |heard| !heard.stdout.is_empty()).await;
@@ -337,16 +370,24 @@ async fn forward_unix(on: &Connection, canary: Canary) -> Result<Seen, Error> {
     Ok(seen)
 }
 
+/// On any port, and on those that many ask for: `permitlisten` may let one through and refuse the next.
 async fn listen_tcp(on: &Connection) -> Result<Seen, Error> {
-    match timeout(PATIENCE, on.handle.tcpip_forward("127.0.0.1", 0)).await {
-        Ok(Ok(port)) => {
-            drop(timeout(PATIENCE, on.handle.cancel_tcpip_forward("127.0.0.1", port)).await);
-            Ok(Seen::Broken(format!("it listened on port {port}")))
+    for (host, asked) in [("127.0.0.1", 0), ("localhost", 0), ("", 0)]
+        .into_iter()
+        .chain(HIGH_PORTS.into_iter().map(|port| ("localhost", port)))
+    {
+        match timeout(PATIENCE, on.handle.tcpip_forward(host, asked)).await {
+            Ok(Ok(port)) => {
+                let port = if asked == 0 { port } else { asked };
+                drop(timeout(PATIENCE, on.handle.cancel_tcpip_forward(host, port)).await);
+                return Ok(Seen::Broken(format!("it listened on port {port}")));
+            }
+            Ok(Err(russh::Error::RequestDenied)) => {}
+            Ok(Err(why)) => return Err(why.into()),
+            Err(_) => return Ok(Seen::Untried("no answer".to_owned())),
         }
-        Ok(Err(russh::Error::RequestDenied)) => Ok(Seen::Refused(REFUSED.to_owned())),
-        Ok(Err(why)) => Err(why.into()),
-        Err(_) => Ok(Seen::Untried("no answer".to_owned())),
     }
+    Ok(Seen::Refused(format!("{REFUSED}, each of them")))
 }
 
 async fn listen_unix(on: &Connection, canary: Canary) -> Result<Seen, Error> {

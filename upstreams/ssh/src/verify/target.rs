@@ -7,7 +7,7 @@
 use super::Error;
 use super::attacks::Tried;
 use super::refusal::plain;
-use crate::actions::Actions;
+use crate::actions::{Action, Actions};
 use crate::connection::Way;
 use crate::credential::Login;
 use crate::settings::Settings;
@@ -22,6 +22,12 @@ pub(super) struct Target {
     pub(super) check: String,
     /// A project whose logs can be read.
     project: Option<String>,
+    /// What the host should do, and nothing else.
+    pub(super) actions: Actions,
+    /// A value that nobody knows.
+    pub(super) unknown: String,
+    /// Further accounts of the host.
+    pub(super) accounts: Vec<String>,
 }
 
 /// Two numbers, and their sum, which tells what has run from what was merely repeated.
@@ -36,12 +42,12 @@ pub(super) struct Canary {
 impl Target {
     /// # Errors
     /// The settings are such that nobody could begin.
-    pub(super) fn new(settings: &Settings) -> Result<Target, Error> {
+    pub(super) fn new(settings: &Settings, accounts: &[String]) -> Result<Target, Error> {
         let way = Way::of(settings).map_err(Error::Settings)?;
         let login = Login::of(&settings.credential).map_err(Error::Settings)?;
         let actions = Actions::parse(&settings.actions).map_err(|fault| Error::Settings(fault.to_string()))?;
         let (check, project) = (actions.check().to_owned(), project(&actions));
-        Ok(Target { way, login, check, project })
+        Ok(Target { way, login, check, project, actions, unknown: unknown()?, accounts: accounts.to_vec() })
     }
 
     /// What an attack sends. `None`: it needs a project, and there is none.
@@ -79,6 +85,14 @@ impl Target {
     }
 }
 
+/// Of letters only: a host that looks for a number finds none in it.
+fn unknown() -> Result<String, Error> {
+    let mut bytes = [0; 12];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| Error::Random)?;
+    let letters = bytes.iter().map(|byte| char::from(b'a' + byte % 26));
+    Ok(format!("portcullis-verify-{}", letters.collect::<String>()))
+}
+
 /// One of those that an action for logs takes.
 fn project(actions: &Actions) -> Option<String> {
     let schemas = actions.iter().map(|action| Value::Object(action.input_schema()));
@@ -87,7 +101,8 @@ fn project(actions: &Actions) -> Option<String> {
         arguments.into_iter().flat_map(|(_, argument)| argument["enum"].as_array().cloned().unwrap_or_default())
     });
     let mut names = values.filter_map(|value| value.as_str().map(str::to_owned));
-    names.find(|name| actions.makes(&format!("logs {name} 10")))
+    let is_harmless = |action: &Action, command: &str| action.is_read_only() && action.makes(command);
+    names.find(|name| actions.iter().any(|action| is_harmless(action, &format!("logs {name} 10"))))
 }
 
 fn replaced(text: &[u8], word: &[u8], meaning: &[u8]) -> Vec<u8> {
@@ -121,6 +136,12 @@ impl Canary {
     /// A program that computes it.
     pub(super) fn command(self) -> String {
         format!("expr {} + {}", self.a, self.b)
+    }
+
+    /// `text` with the program, and its numbers, in their places.
+    pub(super) fn put_in(self, text: &str) -> String {
+        let text = text.replace("{run}", &self.command());
+        text.replace("{a}", &self.a.to_string()).replace("{b}", &self.b.to_string())
     }
 
     /// Whether somebody has computed it.
