@@ -48,7 +48,7 @@ NOT APPLICABLE is no pass.
 `{check}` stands for the action that changes nothing (`check` of the actions file), `{project}` for a project whose logs can be read, both in capitals where they are written so.
 `{run}` is a program that adds two random numbers, `{a}` and `{b}`: their sum is in nothing that is sent, and where it comes back, something has run.
 
-Rows that speak of any action are tried for each action of the actions file, wherever `{word}` can stand: for each of its arguments, and as one word more behind the last. `{action}` is all of its words.
+Rows that speak of any action are tried for each action of the actions file, wherever `{word}` can stand: for each of its arguments, and as one word more behind the last. `{WORD}` is that word in capitals, `{action}` is all of the words, and `{unknown}` one that nobody knows.
 Of an action that changes nothing (`readOnlyHint: true`), all other words are as they should be, so that a script which looks at one after the other comes to the one that is not.
 Of an action that changes something, each argument is a word that it does not take (`portcullis-verify-` and twelve letters, new each time), and where there is no such word, its name is wrong as well. So nothing that is sent is an action that changes something, even where a script leaves out, cuts off or unquotes what is hostile. What a script does with a second argument once the first was right is not seen there.
 What the actions file allows is not sent as an attack, whatever it is: a pattern that takes `..` takes it.
