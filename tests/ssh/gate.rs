@@ -1,20 +1,17 @@
 //! The script on the host, in each shell that it may run in: what it lets through, and that nothing else does anything.
 
 use crate::support::process::{self, Server};
-use crate::support::sshd::{GATE, Host};
+use crate::support::sshd::{GATE, Host, has_owners};
 use crate::support::wait_for;
 use std::collections::BTreeSet;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 mod table;
+mod trouble;
 
-/// Each is a `/bin/sh` somewhere. With what the script starts itself again as, so that it is this shell that runs it all.
-const SHELLS: &[&[&str]] = &[
-    &["/usr/bin/dash", GATE, "without-environment"],
-    &["/usr/bin/bash", "--posix", GATE, "without-environment"],
-    &["/usr/bin/busybox", "sh", GATE, "without-environment"],
-];
+/// The script in each shell that is a `/bin/sh` somewhere.
+const SHELLS: &[&[&str]] = &[&["/opt/portcullis/dash"], &["/opt/portcullis/bash"], &["/opt/portcullis/busybox"]];
 
 /// As sshd would start it.
 const DIRECT: &[&str] = &[GATE];
@@ -254,6 +251,52 @@ fn what_the_account_could_change_is_not_run() {
 }
 
 #[test]
+fn what_the_account_owns_is_not_run_even_if_it_may_not_write_to_it() {
+    let host = host();
+    for path in ["project-a/hooks/status", "project-a/hooks", "project-a", ""] {
+        if !has_owners() {
+            return;
+        }
+        host.give_to_account(path);
+        for gate in SHELLS {
+            let answer = ask(&host, gate, &[b"status project-a".to_vec()]).remove(0);
+            assert!(answer.is_refused() && answer.stderr.contains("could change"), "{gate:?}: {path}: {answer:?}");
+        }
+        host.shut();
+        assert!(ask_one(&host, "status project-a").is_allowed(), "{path}");
+    }
+}
+
+#[test]
+fn what_a_link_leads_to_is_not_run() {
+    let host = host();
+    host.open();
+    host.write("etc/mine", "#!/bin/sh\necho mine >/home/deploy/ran-mine\n");
+    std::fs::set_permissions(host.path("etc/mine"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("ours");
+    for (link, to) in [
+        ("project-a/hooks/deploy", "/etc/mine"),
+        ("project-a/hooks/restart", "../../project-b/hooks/restart"),
+        ("project-c/hooks", "../project-a/hooks"),
+        ("project-d", "project-a"),
+    ] {
+        let link = host.path("projects").join(link);
+        std::fs::create_dir_all(link.parent().expect("a folder")).expect("the folder is ours");
+        let _ = std::fs::remove_file(&link);
+        symlink(to, link).expect("the folder is ours");
+    }
+    host.shut();
+    let linked = ["deploy project-a", "restart project-a", "status project-c", "status project-d"];
+
+    for gate in SHELLS {
+        let requests = linked.map(|request| request.as_bytes().to_vec());
+        for (request, answer) in linked.iter().zip(ask(&host, gate, &requests)) {
+            assert!(answer.is_refused() && answer.stderr.contains("a link"), "{gate:?}: {request}: {answer:?}");
+        }
+        assert!(ask(&host, gate, &[b"status project-a".to_vec()])[0].is_allowed());
+    }
+}
+
+#[test]
 fn status_and_outputs_are_the_actions_own() {
     let host = host();
     host.hook("project-a", "status", "echo out; echo warned >&2");
@@ -301,7 +344,7 @@ fn an_action_gets_an_environment_of_three_and_nothing_open_whatever_came_with_th
     ];
     host.write("etc/evil", "touch /home/deploy/ran\n");
 
-    for shell in [&[GATE][..], &["/usr/bin/bash", "--posix", GATE], &["/usr/bin/busybox", "sh", GATE]] {
+    for shell in SHELLS.iter().chain([&DIRECT]) {
         let set: Vec<String> = hostile.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let gate: Vec<&str> =
             [&["/usr/bin/env"], &set.iter().map(String::as_str).collect::<Vec<_>>()[..], shell].concat();

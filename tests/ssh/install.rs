@@ -186,4 +186,13 @@ fn what_is_put_in_place_is_roots_alone_and_knows_the_hosts_constants() {
     assert_eq!((refused.status.code(), refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
     assert!(refused.stderr.contains("not root's alone"), "{refused:?}");
     assert_eq!(std::fs::read_to_string(&gate).expect("it is in place"), second);
+    let refused = as_root(lib.path(), &[&key[..], &["--to", "/usr/local/lib/new/folder"]].concat());
+    assert_eq!((refused.status.code(), lib.path().join("new").exists()), (Some(1), false), "{refused:?}");
+
+    // Nor where the script would run nothing.
+    std::fs::set_permissions(lib.path(), std::fs::Permissions::from_mode(0o755)).expect("the folder is ours");
+    std::os::unix::fs::symlink("portcullis", lib.path().join("link")).expect("the folder is ours");
+    let refused = as_root(lib.path(), &[&key[..], &["--projects", "/usr/local/lib/link"]].concat());
+    assert_eq!((refused.status.code(), refused.stdout.as_str()), (Some(1), ""), "{refused:?}");
+    assert!(refused.stderr.contains("it is `/usr/local/lib/portcullis`"), "{refused:?}");
 }

@@ -7,7 +7,7 @@
 mod host;
 mod log;
 
-pub(crate) use host::Host;
+pub(crate) use host::{Host, has_owners};
 pub(crate) use log::Session;
 
 use super::process::{self, Server};

@@ -3,7 +3,7 @@
 use super::super::{process, sdk};
 use super::{ACCOUNT, GATE, PROJECTS, SSHD};
 use std::ffi::OsStr;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, lchown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +28,14 @@ struct Syslog {
     is_over: AtomicBool,
 }
 
-/// The script as it is shipped; its constants fit this host.
+/// The script as it is shipped; its constants fit this host. Beside it stands one for each shell that is a `/bin/sh` somewhere.
+const SCRIPTS: &[(&str, &str)] = &[
+    ("portcullis-gate", "/bin/sh"),
+    ("dash", "/usr/bin/dash"),
+    ("bash", "/usr/bin/bash --posix"),
+    ("busybox", "/usr/bin/busybox sh"),
+];
+
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/upstreams/ssh/host/portcullis-gate");
 
 impl Host {
@@ -39,7 +46,7 @@ impl Host {
             sdk::install_what_is_missing();
         }
         let dir = TempDir::new().expect("a temporary folder");
-        for name in ["etc/ssh", "home", "log", "opt", "client", "run"] {
+        for name in ["etc/ssh", "home", "log", "opt", "client", "run", "srv/projects"] {
             std::fs::create_dir_all(dir.path().join(name)).expect("the folder is ours");
         }
         let syslog = Arc::<Syslog>::default();
@@ -57,9 +64,15 @@ impl Host {
         }
         host.write("etc/ssh/ca.pub", host.read("client/ca.pub"));
         host.use_host_key("first");
-        std::fs::copy(SCRIPT, host.path("opt/portcullis-gate")).expect("it is shipped");
-        std::fs::set_permissions(host.path("opt/portcullis-gate"), std::fs::Permissions::from_mode(0o755))
-            .expect("the folder is ours");
+        let script = std::fs::read_to_string(SCRIPT).expect("it is shipped");
+        for (name, shell) in SCRIPTS {
+            host.write(&format!("opt/{name}"), script.replace("/bin/sh", shell));
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(host.path(&format!("opt/{name}")), mode).expect("the folder is ours");
+        }
+        if !has_owners() {
+            host.edit_script(" || [ -O \"$path\" ]", "");
+        }
         for project in ["project-a", "project-b"] {
             host.hook(project, "status", &format!("echo {project} runs"));
             host.hook(project, "deploy", &format!("echo {project} deployed"));
@@ -105,23 +118,42 @@ impl Host {
         self.change_modes(0o755);
     }
 
-    /// Makes what holds hooks, and hooks, what it would be if they were root's: nothing that the account may change. Not every
-    /// shell sees that a file system can only be read.
+    /// Makes what holds hooks, and hooks, what it would be if they were root's: nothing that the account owns or may change. Not
+    /// every shell sees that a file system can only be read.
     pub(crate) fn shut(&self) {
         self.change_modes(0o555);
+        for path in self.roots().iter().filter(|_| has_owners()) {
+            lchown(path, Some(SOMEBODY), None).expect("root may give away");
+        }
+    }
+
+    /// Makes the account the owner of this path of [`PROJECTS`], which it still may not write to.
+    #[track_caller]
+    pub(crate) fn give_to_account(&self, path: &str) {
+        assert!(has_owners());
+        lchown(self.path("projects").join(path), Some(0), None).expect("root may give away");
     }
 
     fn change_modes(&self, mode: u32) {
-        let below = |folder: &Path| -> Vec<PathBuf> {
-            std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
-        };
-        let projects = self.path("projects");
-        let hooks: Vec<PathBuf> = below(&projects).iter().map(|project| project.join("hooks")).collect();
-        let programs = hooks.iter().flat_map(|hooks| below(hooks));
-        for path in [projects.clone()].into_iter().chain(below(&projects)).chain(hooks.clone()).chain(programs) {
-            // Not every project has hooks.
+        for path in self.roots() {
+            // A link may lead to nothing that is there outside of the host.
             let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode));
         }
+    }
+
+    /// Everything that is root's on a real host, from the folder above [`PROJECTS`] to the hooks.
+    fn roots(&self) -> Vec<PathBuf> {
+        let below = |folder: &PathBuf| -> Vec<PathBuf> {
+            std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+        };
+        let top = vec![self.path("srv"), self.path("projects")];
+        let projects = below(&top[1]);
+        // Not every project has hooks.
+        let hooks =
+            projects.iter().map(|project| project.join("hooks")).filter(|hooks| hooks.symlink_metadata().is_ok());
+        let hooks: Vec<PathBuf> = hooks.collect();
+        let programs = hooks.iter().flat_map(below).collect();
+        [top, projects, hooks, programs].concat()
     }
 
     /// Puts a log into a project: `logs/<name>`.
@@ -158,9 +190,18 @@ impl Host {
 
     /// Has the script give actions that only look, and those that change something, so many seconds.
     pub(crate) fn limits(&self, quick: u32, slow: u32) {
-        let script = self.read("opt/portcullis-gate");
-        let script = script.replace("\nquick=30\n", &format!("\nquick={quick}\n"));
-        self.write("opt/portcullis-gate", script.replace("\nslow=600\n", &format!("\nslow={slow}\n")));
+        self.edit_script("\nquick=30\n", &format!("\nquick={quick}\n"));
+        self.edit_script("\nslow=600\n", &format!("\nslow={slow}\n"));
+    }
+
+    /// Has another text stand in the script.
+    #[track_caller]
+    pub(crate) fn edit_script(&self, from: &str, to: &str) {
+        for (name, _) in SCRIPTS {
+            let script = self.read(&format!("opt/{name}"));
+            assert_eq!(script.matches(from).count(), 1, "{from}");
+            self.write(&format!("opt/{name}"), script.replace(from, to));
+        }
     }
 
     /// A program that is about to start there, as the account.
@@ -172,7 +213,7 @@ impl Host {
 
     /// The same where the account may change this path of [`PROJECTS`].
     pub(crate) fn command_with_writable(&self, path: &str, program: &[impl AsRef<OsStr>]) -> Command {
-        let mode = std::fs::Permissions::from_mode(0o755);
+        let mode = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(self.path("projects").join(path), mode).expect("the folder is ours");
         let mut bwrap = self.bubblewrap();
         bwrap.arg("--bind").arg(self.path("projects").join(path)).arg(Path::new(PROJECTS).join(path)).args(program);
@@ -193,6 +234,7 @@ impl Host {
         bwrap.arg("--ro-bind").arg(self.path("etc")).arg("/etc");
         bwrap.args(["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--dir", "/run/sshd"]);
         bwrap.arg("--ro-bind").arg(self.path("opt")).arg(Path::new(GATE).parent().expect("it stands in a folder"));
+        bwrap.arg("--ro-bind").arg(self.path("srv")).arg("/srv");
         bwrap.arg("--ro-bind").arg(self.path("projects")).arg(PROJECTS);
         bwrap.arg("--bind").arg(self.path("home")).arg(format!("/home/{ACCOUNT}"));
         bwrap.arg("--bind").arg(self.path("log")).arg("/var/log");
@@ -206,6 +248,15 @@ impl Host {
         keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", "test", "-f"]).arg(self.path(name));
         process::run(&mut keygen, b"").success();
     }
+}
+
+/// Somebody who is neither root here nor anybody there.
+const SOMEBODY: u32 = 1;
+
+/// Whether files there can be somebody else's than the account's. Only root gives files away. Whoever else runs the tests owns all
+/// of them, and the script does not look at owners then.
+pub(crate) fn has_owners() -> bool {
+    nix::unistd::geteuid().is_root()
 }
 
 // === impl Syslog ===
