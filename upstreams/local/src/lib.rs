@@ -14,6 +14,8 @@ pub mod handover;
 pub mod output;
 /// Who asks, in a header.
 pub mod principal;
+/// How something comes along.
+pub mod progress;
 /// Which request it is, in a header.
 pub mod request;
 /// JSON Schemas as all clients can read them.

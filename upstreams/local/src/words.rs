@@ -1,5 +1,7 @@
 //! Words and numbers as people and models read them.
 
+use std::time::Duration;
+
 /// Bytes in the unit that fits, with one digit after the point: `1.5 MiB`.
 pub fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -14,6 +16,11 @@ pub fn size(bytes: u64) -> String {
         }
     }
     format!("{bytes} {}", if bytes == 1 { "byte" } else { "bytes" })
+}
+
+/// To the millisecond.
+pub fn seconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
 /// A number with commas: `12,345,678`.

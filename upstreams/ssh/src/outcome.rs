@@ -4,12 +4,11 @@
 use crate::run::{End, Order, Ran, Then};
 use portcullis_local::output::{Captured, Text};
 use portcullis_local::schema::plain;
-use portcullis_local::words::{grouped, size};
+use portcullis_local::words::{grouped, seconds, size};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The exit status with which the script on the host refuses (`EX_NOPERM` of sysexits.h) …
 const DENIED: u32 = 77;
@@ -129,11 +128,6 @@ pub(crate) fn result(ran: &Ran, order: &Order) -> CallToolResult {
 /// An answer where there was no action: what is wrong, and what to do.
 pub(crate) fn failed(why: impl Into<String>) -> CallToolResult {
     CallToolResult::error(vec![ContentBlock::text(why.into())])
-}
-
-/// To the millisecond.
-pub(crate) fn seconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
 /// Why the script on the host has refused, where it has: its status, its line, and nothing else.

@@ -3,19 +3,20 @@
 use crate::actions::{Action, Actions, Hints};
 use crate::connection::{self, Connection, Way};
 use crate::credential::{Login, key_id};
-use crate::outcome::{self, failed, seconds};
+use crate::outcome::{self, failed};
 use crate::pool::{Lease, Pool};
 use crate::run::{Order, run as run_action};
 use crate::settings::Settings;
 use crate::turns::{Turn, Turns};
 use axum::Router;
 use portcullis_local::output::Progress;
+use portcullis_local::progress::report;
 use portcullis_local::{Handover, Principal, Request, Sessions};
 use rmcp::ErrorData;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject, ListToolsResult,
-    PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -26,7 +27,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{RwLock, watch};
-use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 use zeroize::Zeroize as _;
@@ -77,8 +77,6 @@ const LAST_WAIT: Duration = Duration::from_millis(6500);
 const LAST_WORDS: Duration = Duration::from_millis(500);
 /// A session that is not used for this long ends; beside that, for as long as an action may run.
 const IDLE: Duration = Duration::from_secs(10 * 60);
-/// How often a caller who wants to know is told how an action comes along.
-const PROGRESS: Duration = Duration::from_secs(2);
 
 /// Serves until the gateway ends, or until the host is not the one that it was.
 ///
@@ -333,26 +331,4 @@ async fn pass_on<T>(from: &CancellationToken, to: &CancellationToken) -> T {
     from.cancelled().await;
     to.cancel();
     std::future::pending().await
-}
-
-/// Tells a caller who wants to know how far the action is.
-async fn report<T>(context: &RequestContext<RoleServer>, newest: &watch::Receiver<Progress>, timeout: Duration) -> T {
-    let Some(token) = context.meta.get_progress_token() else {
-        return std::future::pending().await;
-    };
-    let began = Instant::now();
-    let mut ticks = tokio::time::interval_at(began + PROGRESS, PROGRESS);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let message = match &*newest.borrow() {
-            progress if progress.last_line.is_empty() => format!("{} bytes written so far", progress.n_written),
-            progress => progress.last_line.clone(),
-        };
-        let told = ProgressNotificationParam::new(token.clone(), seconds(began.elapsed()))
-            .with_total(seconds(timeout))
-            .with_message(message);
-        // Whoever went away does not want to know.
-        let _ = context.peer.notify_progress(told).await;
-    }
 }

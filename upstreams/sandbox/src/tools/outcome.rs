@@ -4,6 +4,7 @@
 use crate::confine::{End, Outcome};
 use crate::words::{DISK_FULL, grouped, size};
 use portcullis_local::output::Text;
+use portcullis_local::words::seconds;
 use rmcp::model::{CallToolResult, ContentBlock};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -100,11 +101,6 @@ pub(super) struct Limits {
     pub memory: u64,
     /// What the workspace may hold, in bytes.
     pub quota: u64,
-}
-
-/// To the millisecond.
-pub(super) fn seconds(duration: Duration) -> f64 {
-    (duration.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
 fn summary(outcome: &Outcome, limits: &Limits, stdout: &Text, stderr: &Text) -> String {

@@ -1,13 +1,14 @@
 //! `run_command`: a line for the shell, in a confinement of its own.
 
-use super::outcome::{self, Answer, Limits, seconds};
+use super::outcome::{self, Answer, Limits};
 use super::{Effect, Failed, read, tool};
 use crate::confine::{Command, Confinement, Outcome, Progress, WORKSPACE};
 use crate::server::Shared;
 use crate::settings::{Network, Settings};
 use crate::words::{count, size};
 use crate::workspace::{Folder, WorkspacePath};
-use rmcp::model::{CallToolResult, JsonObject, ProgressNotificationParam, Tool};
+use portcullis_local::progress::report;
+use rmcp::model::{CallToolResult, JsonObject, Tool};
 use rmcp::service::{RequestContext, RoleServer};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -16,7 +17,6 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 pub(super) const NAME: &str = "run_command";
@@ -27,8 +27,6 @@ const LONGEST_LINE: usize = 128 * 1024 - 1;
 const ENVIRONMENT: usize = 128 * 1024;
 /// How long a command waits for one of its principal's turns.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a caller who wants to know is told how a command comes along.
-const PROGRESS: Duration = Duration::from_secs(2);
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -153,28 +151,6 @@ async fn pass_on<T>(from: &CancellationToken, to: &CancellationToken) -> T {
     from.cancelled().await;
     to.cancel();
     std::future::pending().await
-}
-
-/// Tells a caller who wants to know how far the command is.
-async fn report<T>(context: &RequestContext<RoleServer>, newest: &watch::Receiver<Progress>, timeout: Duration) -> T {
-    let Some(token) = context.meta.get_progress_token() else {
-        return std::future::pending().await;
-    };
-    let began = Instant::now();
-    let mut ticks = tokio::time::interval_at(began + PROGRESS, PROGRESS);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let message = match &*newest.borrow() {
-            progress if progress.last_line.is_empty() => format!("{} bytes written so far", progress.n_written),
-            progress => progress.last_line.clone(),
-        };
-        let told = ProgressNotificationParam::new(token.clone(), seconds(began.elapsed()))
-            .with_total(seconds(timeout))
-            .with_message(message);
-        // Whoever went away does not want to know.
-        let _ = context.peer.notify_progress(told).await;
-    }
 }
 
 /// What is to be run, if that can be.

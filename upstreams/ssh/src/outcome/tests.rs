@@ -2,6 +2,7 @@
 
 use super::*;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 fn order() -> Order {
     Order {
