@@ -252,11 +252,13 @@ fn what_the_account_could_change_is_not_run() {
 
 #[test]
 fn what_the_account_owns_is_not_run_even_if_it_may_not_write_to_it() {
+    if !has_owners() {
+        // Without root there is one number for all files, the account's; the script's look at owners is out of this host's copy.
+        eprintln!("NOT TRIED: whose files are run takes root");
+        return;
+    }
     let host = host();
     for path in ["project-a/hooks/status", "project-a/hooks", "project-a", ""] {
-        if !has_owners() {
-            return;
-        }
         host.give_to_account(path);
         for gate in SHELLS {
             let answer = ask(&host, gate, &[b"status project-a".to_vec()]).remove(0);

@@ -12,12 +12,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-/// A build without optimisation on a machine that does other things proves no more than that nothing grows wildly.
-const ROUNDS: usize = if cfg!(debug_assertions) { 10 } else { 200 };
-const REUSED_AT_MOST: f64 = if cfg!(debug_assertions) { 5.0 } else { 1.0 };
-const COLD_AT_MOST: f64 = if cfg!(debug_assertions) { 5.0 } else { 0.5 };
+/// Without optimisation, on a machine that does other things, times prove nothing: there it is seen that all ways do the same.
+const IS_MEASURED: bool = !cfg!(debug_assertions);
+const ROUNDS: usize = if IS_MEASURED { 200 } else { 2 };
+const REUSED_AT_MOST: f64 = 1.0;
+const COLD_AT_MOST: f64 = 0.5;
 /// Rounds that do not count: connections are made, files are read.
-const WARM_UP: usize = 5;
+const WARM_UP: usize = if IS_MEASURED { 5 } else { 1 };
 
 /// One way to have the projects listed, with all that it took.
 struct Way<'a> {
@@ -154,5 +155,5 @@ fn an_action_takes_no_longer_than_by_openssh_over_a_master_and_half_as_long_as_b
     let (over_reused, over_cold) = (reused / shared, certificate / cold);
     println!("\nOver one connection: {over_reused:.2} of a ControlMaster (at most {REUSED_AT_MOST}).");
     println!("A certificate for each action: {over_cold:.2} of a cold `ssh` (at most {COLD_AT_MOST}).");
-    assert!(over_reused <= REUSED_AT_MOST && over_cold <= COLD_AT_MOST);
+    assert!(!IS_MEASURED || (over_reused <= REUSED_AT_MOST && over_cold <= COLD_AT_MOST));
 }
