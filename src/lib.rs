@@ -43,6 +43,8 @@ pub mod pages;
 pub mod policy;
 /// The data path: one call, from the socket to the upstream and back.
 pub mod proxy;
+/// What must not be written down, and the tag in its place.
+pub mod redact;
 /// Which redirect URIs a client may have, and which one counts as which.
 pub mod redirect_uri;
 /// From a changed file to a new snapshot.

@@ -231,7 +231,7 @@ impl Common {
         let store = Store::open(data_dir).await?;
         let keys = Arc::new(Keys::open(data_dir)?);
         let key = session_key(data_dir)?;
-        let audit = Audit::open(audit::Settings::new(data_dir, snapshot.config.audit.sync, clock.clone()))?;
+        let audit = Audit::open(audit::Settings::new(data_dir, key, snapshot.config.audit.sync, clock.clone()))?;
         let approvals = Approvals::new(approval::Given {
             store: store.clone(),
             key: &key,

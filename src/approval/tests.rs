@@ -114,7 +114,7 @@ async fn approvals(dir: &std::path::Path, clock: &Clock, key: &[u8; 32]) -> Appr
         store: Store::open(dir).await.unwrap(),
         key,
         clock: clock.clone(),
-        audit: Audit::open(Settings::new(dir, Sync::Strict, clock.clone())).unwrap(),
+        audit: Audit::open(Settings::new(dir, [7; 32], Sync::Strict, clock.clone())).unwrap(),
         metrics: Arc::new(Metrics::new()),
     })
 }

@@ -102,6 +102,8 @@ pub struct Settings {
     pub directory: PathBuf,
     /// Whether `Durability::Synced` waits for the disk.
     pub sync: Sync,
+    /// The gateway's own key: those of tags and of checkpoints are derived from it.
+    pub key: [u8; 32],
     /// The time of day for `at` and for file names.
     pub clock: Clock,
     /// A segment that would grow beyond this is followed by a new one.
@@ -115,9 +117,10 @@ pub struct Settings {
 
 impl Settings {
     /// The log of the gateway whose data is in `data_dir`, with segments of 64 MiB.
-    pub fn new(data_dir: &Path, sync: Sync, clock: Clock) -> Self {
+    pub fn new(data_dir: &Path, key: [u8; 32], sync: Sync, clock: Clock) -> Self {
         Settings {
             directory: data_dir.join("audit"),
+            key,
             sync,
             clock,
             segment_bytes: 64 * 1024 * 1024,

@@ -168,7 +168,7 @@ mod tests {
     async fn log() -> (TempDir, Directory) {
         let data_dir = tempfile::tempdir().expect("a directory");
         let clock = Clock::manual(1_800_000_000_000);
-        let settings = Settings::new(data_dir.path(), Sync::Relaxed, clock);
+        let settings = Settings::new(data_dir.path(), [7; 32], Sync::Relaxed, clock);
         let directory = Directory::new(&settings.directory);
         let audit = Audit::open(settings).expect("opens");
         for request in ["r_1", "r_2", "r_3"] {

@@ -35,7 +35,8 @@ impl Context<'_> {
 
     /// Writes down what this person is about to do, before it is done: what is not written down does not happen.
     pub(super) async fn record(&self, person: &Person, event: Event<'_>) -> anyhow::Result<()> {
-        let settings = audit::Settings::new(&self.data_dir, self.config.audit.sync, self.clock.clone());
+        let key = crate::server::session_key(&self.data_dir)?;
+        let settings = audit::Settings::new(&self.data_dir, key, self.config.audit.sync, self.clock.clone());
         let log = Audit::open(settings)?;
         let subject = audit::Subject::User(&person.name);
         let who = Who { issuer: &self.issuer, subject, client: "cli", grant: None, person: None };

@@ -66,7 +66,7 @@ impl Beside {
                 store: Store::open(data_dir).await.expect("the store opens"),
                 key: &key,
                 clock: clock.clone(),
-                audit: Audit::open(Settings::new(data_dir, Sync::Relaxed, clock)).expect("the log opens"),
+                audit: Audit::open(Settings::new(data_dir, [7; 32], Sync::Relaxed, clock)).expect("the log opens"),
                 metrics: Arc::new(Metrics::new()),
             })
         });

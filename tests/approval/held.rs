@@ -116,7 +116,8 @@ impl Holder {
                 store: Store::open(&data_dir).await.expect("the store opens"),
                 key: &portcullis::server::session_key(&data_dir).expect("the gateway has made it"),
                 clock: clock.clone(),
-                audit: Audit::open(Settings::new(&data_dir, Sync::Relaxed, clock.clone())).expect("the log opens"),
+                audit: Audit::open(Settings::new(&data_dir, [7; 32], Sync::Relaxed, clock.clone()))
+                    .expect("the log opens"),
                 metrics: Arc::new(Metrics::new()),
             })
         });

@@ -9,7 +9,7 @@ use super::{Source, complains, none, sources};
 /// From the ground up. What stands on one floor may use everything below it, and nothing beside it.
 const FLOORS: &[&[&str]] = &[
     &["clock", "fault", "glance", "secret", "id"],
-    &["web", "fetch", "jsonrpc", "pages", "redirect_uri"],
+    &["web", "fetch", "jsonrpc", "pages", "redact", "redirect_uri"],
     &["mcp"],
     &["config"],
     &["store", "metrics"],

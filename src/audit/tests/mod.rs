@@ -19,7 +19,7 @@ impl House {
     fn new() -> House {
         let data_dir = tempfile::tempdir().expect("a directory");
         let clock = Clock::manual(1_800_000_000_000);
-        let settings = Settings::new(data_dir.path(), Sync::Strict, clock);
+        let settings = Settings::new(data_dir.path(), [7; 32], Sync::Strict, clock);
         House { data_dir, settings }
     }
 

@@ -89,7 +89,8 @@ async fn with_log<T>(
     context: &Context<'_>,
     change: impl AsyncFnOnce(&Approvals) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let settings = audit::Settings::new(&context.data_dir, context.config.audit.sync, context.clock.clone());
+    let key = crate::server::session_key(&context.data_dir)?;
+    let settings = audit::Settings::new(&context.data_dir, key, context.config.audit.sync, context.clock.clone());
     let log = Audit::open(settings)?;
     let approvals = approvals(context, log.clone())?;
     let done = change(&approvals).await;

@@ -106,7 +106,7 @@ impl World {
         let clock = Clock::manual(1_900_000_000_000);
         let data_dir = snapshot.data_dir.clone();
         let store = Store::open(&data_dir).await.unwrap();
-        let settings = Settings::new(&data_dir, config::Sync::Relaxed, clock.clone());
+        let settings = Settings::new(&data_dir, [7; 32], config::Sync::Relaxed, clock.clone());
         let audit = Audit::open(settings).unwrap();
         let approvals = Approvals::new(crate::approval::Given {
             store: store.clone(),

@@ -56,7 +56,8 @@ mod tests {
     #[test]
     fn each_change_is_told_once_and_an_upstream_that_ends_for_ever_fills_no_log() {
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let audit = Audit::open(Settings::new(folder.path(), Sync::Relaxed, Clock::manual(0))).expect("the log opens");
+        let audit =
+            Audit::open(Settings::new(folder.path(), [7; 32], Sync::Relaxed, Clock::manual(0))).expect("the log opens");
         let mut told = Told::new(Some(audit.clone()), "prod");
 
         told.up();
