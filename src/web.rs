@@ -30,7 +30,16 @@ pub struct Caller {
     pub request: String,
 }
 
-/// Lets `router` answer the request that `session` has read. Returns the status, for records.
+/// What was answered, for records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The HTTP status.
+    pub status: u16,
+    /// Why the router was not asked: the stable code.
+    pub unread: Option<&'static str>,
+}
+
+/// Lets `router` answer the request that `session` has read.
 ///
 /// # Errors
 /// When the client is gone: nothing more can be done for it.
@@ -39,23 +48,24 @@ pub async fn answer(
     session: &mut ServerSession,
     caller: Caller,
     extra: &[(http::HeaderName, http::HeaderValue)],
-) -> pingora::Result<u16> {
-    let response = match read_body(session).await? {
+) -> pingora::Result<Answered> {
+    let (response, unread) = match read_body(session).await? {
         Ok(body) => {
             let request = request(session, body, caller);
             // A router's error type is `Infallible`.
-            router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
+            (router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}), None)
         }
         Err(status) => unread(status),
     };
-    write(session, response, extra).await
+    let status = write(session, response, extra).await?;
+    Ok(Answered { status, unread })
 }
 
-/// The answer where the body was too large or did not come.
-fn unread(status: http::StatusCode) -> Response<Body> {
-    let why = match status {
-        http::StatusCode::PAYLOAD_TOO_LARGE => "the body is too large; at most 64 KiB",
-        _ => "the body did not come in time",
+/// The answer where the body was too large or did not come, and the code.
+fn unread(status: http::StatusCode) -> (Response<Body>, Option<&'static str>) {
+    let (why, code) = match status {
+        http::StatusCode::PAYLOAD_TOO_LARGE => ("the body is too large; at most 64 KiB", "request.too_large"),
+        _ => ("the body did not come in time", "request.too_slow"),
     };
     let body = format!(r#"{{"error":"invalid_request","error_description":"{why}"}}"#);
     let mut response = Response::new(Body::from(body));
@@ -63,7 +73,7 @@ fn unread(status: http::StatusCode) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
-    response
+    (response, Some(code))
 }
 
 async fn read_body(session: &mut ServerSession) -> pingora::Result<Result<Bytes, http::StatusCode>> {
