@@ -231,7 +231,8 @@ impl Common {
         let store = Store::open(data_dir).await?;
         let keys = Arc::new(Keys::open(data_dir)?);
         let key = session_key(data_dir)?;
-        let audit = Audit::open(audit::Settings::new(data_dir, key, snapshot.config.audit.sync, clock.clone()))?;
+        let log = audit::Settings::of(&loaded.audit(), data_dir, key, clock.clone());
+        let audit = Audit::open(audit::Settings { removes_old: true, ..log })?;
         let approvals = Approvals::new(approval::Given {
             store: store.clone(),
             key: &key,

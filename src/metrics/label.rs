@@ -25,6 +25,8 @@ pub enum Values {
     Issuers,
     /// The name of a webhook of the configuration.
     Hooks,
+    /// The name of a sink of the audit log of the configuration.
+    Sinks,
     /// `listener`, `admin`, or `upstream <name>`.
     Certificates,
     /// A method of MCP that is in our table, one of our names for what has none, or `none`.
@@ -57,6 +59,7 @@ pub(super) const REASON_DROPPED: Label = label("reason", Values::Codes);
 pub(super) const ISSUER: Label = label("issuer", Values::Issuers);
 pub(super) const RESULT_OF_FETCH: Label = label("result", Values::OneOf(&["ok", "failed"]));
 pub(super) const RESULT_OF_RELOAD: Label = label("result", Values::OneOf(&["ok", "refused"]));
+pub(super) const SINK: Label = label("sink", Values::Sinks);
 pub(super) const HASH: Label = label("hash", Values::Hash);
 
 /// The HTTP statuses that are told apart. `none`: the client was gone before there was one.

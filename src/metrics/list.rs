@@ -2,7 +2,7 @@
 
 use super::label::{
     CODE, DECISION, HASH, HOOK, ISSUER, LISTENER, Label, METHOD, REASON, REASON_DROPPED, RESULT_OF_DELIVERY,
-    RESULT_OF_FETCH, RESULT_OF_RELOAD, REUSED, ROUTE, STATE, STATUS, UPSTREAM, UPSTREAM_CODE, USED_BY,
+    RESULT_OF_FETCH, RESULT_OF_RELOAD, REUSED, ROUTE, SINK, STATE, STATUS, UPSTREAM, UPSTREAM_CODE, USED_BY,
 };
 
 /// How a metric behaves.
@@ -137,6 +137,20 @@ list! {
         "1 while the audit log can be written.";
     AuditDropped: Gauge, "audit_records_dropped", [],
         "Result records that could not be written since the start.";
+    AuditCheckpointsFailing: Gauge, "audit_checkpoints_failing", [],
+        "1 while checkpoints of the audit log cannot be written.";
+    AuditCheckpointsWritten: Gauge, "audit_checkpoints_written", [],
+        "Checkpoints written since the start.";
+    AuditUnsigned: Gauge, "audit_records_unsigned", [],
+        "Records of this process that no checkpoint speaks for yet.";
+    AuditSinkBehind: Gauge, "audit_sink_behind_bytes", [SINK],
+        "Bytes of the audit log that a further sink has not taken yet.";
+    AuditSinkSent: Counter, "audit_sink_records_total", [SINK],
+        "Records and checkpoints that a further sink has taken.";
+    AuditSinkFailures: Counter, "audit_sink_failures_total", [SINK],
+        "Attempts to give records to a further sink that failed; they are made again.";
+    AuditSinkLost: Counter, "audit_sink_lost_total", [SINK],
+        "Records a further sink did not want, and files that retention removed before it had taken them.";
 
     ConfigReloads: Counter, "config_reloads_total", [RESULT_OF_RELOAD],
         "Reloads, by result.";

@@ -222,6 +222,33 @@ impl Metrics {
         self.set(Metric::AuditDropped, &[], i64::try_from(n_dropped).unwrap_or(i64::MAX));
     }
 
+    /// Whether checkpoints of the audit log can be written, how many were, and how many records wait for one.
+    pub fn audit_checkpoints(&self, is_failing: bool, n_written: u64, n_unsigned: u64) {
+        self.set(Metric::AuditCheckpointsFailing, &[], i64::from(is_failing));
+        self.set(Metric::AuditCheckpointsWritten, &[], i64::try_from(n_written).unwrap_or(i64::MAX));
+        self.set(Metric::AuditUnsigned, &[], i64::try_from(n_unsigned).unwrap_or(i64::MAX));
+    }
+
+    /// So many bytes of the audit log a sink has not taken yet.
+    pub fn audit_sink_behind(&self, sink: &str, bytes: u64) {
+        self.set(Metric::AuditSinkBehind, &[sink], i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// A sink has taken so many records.
+    pub fn audit_sink_sent(&self, sink: &str, n: u64) {
+        self.family(Metric::AuditSinkSent).counter(&[sink]).inc_by(n);
+    }
+
+    /// A sink has not taken what it was sent.
+    pub fn audit_sink_failed(&self, sink: &str) {
+        self.count(Metric::AuditSinkFailures, &[sink]);
+    }
+
+    /// A sink will never have these.
+    pub fn audit_sink_lost(&self, sink: &str, n: u64) {
+        self.family(Metric::AuditSinkLost).counter(&[sink]).inc_by(n);
+    }
+
     /// A configuration took effect.
     pub fn config_loaded(&self, hash: &str, unix_seconds: i64) {
         self.count(Metric::ConfigReloads, &["ok"]);
