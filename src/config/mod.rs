@@ -9,6 +9,7 @@
 )]
 
 mod approvals;
+mod audit;
 mod check;
 mod file;
 mod form;
@@ -18,6 +19,7 @@ mod locate;
 mod nearest;
 mod oauth;
 mod origin;
+mod otlp;
 mod problem;
 mod reference;
 mod sandbox;
@@ -29,6 +31,7 @@ mod units;
 mod value;
 
 pub use approvals::{Admin, Approvals, DecidesAs, Webhook};
+pub use audit::{Audit, Checkpoints, Sink, StdoutSink, Sync, SyslogSink, SyslogTo};
 pub use check::{Known, check, destination};
 pub use file::FileError;
 pub use issuer::{Algorithm, Issuer, IssuerTls, TokenType};
@@ -36,6 +39,7 @@ pub use load::{BUILT_IN, Loaded, bytes, fuzz_load, load, read};
 pub use nearest::{did_you_mean, nearest};
 pub use oauth::{Client, MetadataDocuments, OAuth, Registration, secret_hash};
 pub use origin::{Network, Origin};
+pub use otlp::Otlp;
 pub use problem::{Location, Malformed, Part, Path, Problem, Problems, Segment, Severity};
 pub use reference::reference;
 pub use sandbox::{SandboxBackend, SandboxCgroup, SandboxNetwork, SandboxUpstream};
@@ -101,7 +105,7 @@ pub struct Config {
     /// How long each part of a request may take.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// How the audit log is written.
+    /// How the audit log is written, kept and passed on.
     #[serde(default)]
     pub audit: Audit,
 }
@@ -548,25 +552,6 @@ impl Default for Timeouts {
             drain: Period::seconds(30),
         }
     }
-}
-
-/// How the audit log is written.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Audit {
-    /// When a record counts as written.
-    pub sync: Sync,
-}
-
-/// When a record counts as written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Sync {
-    /// A `tools/call` is forwarded only after its record is on the disk.
-    #[default]
-    Strict,
-    /// When the operating system has taken it; a power cut may lose the last records.
-    Relaxed,
 }
 
 #[cfg(test)]

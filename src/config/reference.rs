@@ -2,9 +2,10 @@
 
 use super::schema;
 use super::{
-    Admin, Allow, Also, Approvals, Approvers, Audit, BehindProxy, Client, Condition, Config, Deny, Hold, HttpUpstream,
-    Identity, Issuer, IssuerTls, Limits, MetadataDocuments, Metrics, OAuth, Policy, PolicyTest, Rule, SandboxUpstream,
-    SshCertificates, SshUpstream, Timeouts, Tls, UpstreamTimeouts, UpstreamTls, User, Webhook, Who,
+    Admin, Allow, Also, Approvals, Approvers, Audit, BehindProxy, Checkpoints, Client, Condition, Config, Deny, Hold,
+    HttpUpstream, Identity, Issuer, IssuerTls, Limits, MetadataDocuments, Metrics, OAuth, Otlp, Policy, PolicyTest,
+    Rule, SandboxUpstream, Sink, SshCertificates, SshUpstream, StdoutSink, SyslogSink, Timeouts, Tls, UpstreamTimeouts,
+    UpstreamTls, User, Webhook, Who,
 };
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::Value;
@@ -249,6 +250,11 @@ fn fields(name: &str) -> &'static [&'static str] {
         "Limits" => fields_of::<Limits>(),
         "Timeouts" => fields_of::<Timeouts>(),
         "Audit" => fields_of::<Audit>(),
+        "Checkpoints" => fields_of::<Checkpoints>(),
+        "Sink" => fields_of::<Sink>(),
+        "StdoutSink" => fields_of::<StdoutSink>(),
+        "SyslogSink" => fields_of::<SyslogSink>(),
+        "Otlp" => fields_of::<Otlp>(),
         _ => &[],
     }
 }

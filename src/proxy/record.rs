@@ -71,6 +71,8 @@ pub(super) enum Outcome {
     UpstreamLost,
     /// The client left before its answer was complete.
     ClientGone,
+    /// A bug of ours ended the work on it.
+    Broken,
 }
 
 impl Outcome {
@@ -83,6 +85,7 @@ impl Outcome {
             Outcome::Closed => "closed",
             Outcome::UpstreamLost => "upstream_lost",
             Outcome::ClientGone => "client_gone",
+            Outcome::Broken => "broken",
         }
     }
 }

@@ -4,12 +4,14 @@
 //! what a policy decides is `policy`'s; whether files and variables are there shows when the snapshot is built.
 
 mod approvals;
+mod audit;
 mod clients;
 mod issuers;
 mod limits;
 mod listeners;
 mod names;
 mod oauth;
+mod otlp;
 mod sandbox;
 mod ssh;
 mod upstreams;
@@ -39,5 +41,6 @@ pub fn check(config: &Config, known: Known<'_>) -> Vec<Problem> {
     approvals::check(config, known, &mut problems);
     limits::check(config, &mut problems);
     oauth::check(config, &mut problems);
+    audit::check(config, &mut problems);
     problems
 }

@@ -5,7 +5,7 @@ use crate::config::problem::{Path, Problem};
 use crate::config::sensitive::{has_userinfo, holds_secret, names_secret, secret_parameter};
 use crate::config::{Config, HttpUpstream, Text, Upstream};
 use http::{HeaderName, HeaderValue};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use url::Url;
 
 /// Headers that say something about the connection or the MCP exchange, which only we know.
@@ -57,7 +57,7 @@ fn is_upstream_name(name: &str) -> bool {
 }
 
 fn http(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
-    let url = match endpoint(&upstream.url) {
+    let url = match endpoint(&upstream.url, "write it as `https://mcp.example.com/mcp`") {
         Ok(url) => Some(url),
         Err((message, hint)) => {
             problems.push(Problem::new(path.key("url"), message).hint(hint));
@@ -71,7 +71,7 @@ fn http(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
             problems.push(Problem::new(path.key("socket"), message));
         }
     }
-    headers(upstream, &path.key("headers"), problems);
+    headers(&upstream.headers, &path.key("headers"), problems);
     if let Some(url) = &url {
         tls(upstream, url, path, problems);
         in_the_clear(upstream, url, path, problems);
@@ -79,8 +79,7 @@ fn http(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
 }
 
 /// The URL, or what is wrong with it. It is not repeated where it may hold a credential.
-fn endpoint(text: &str) -> Result<Url, (String, &'static str)> {
-    const EXAMPLE: &str = "write it as `https://mcp.example.com/mcp`";
+pub(super) fn endpoint(text: &str, example: &'static str) -> Result<Url, (String, &'static str)> {
     const HEADER: &str = "send it as a header: `headers: { Authorization: { env: NAME } }`";
     let url = Url::parse(text).ok().filter(Url::has_host);
     if url.as_ref().is_some_and(has_userinfo) {
@@ -92,21 +91,22 @@ fn endpoint(text: &str) -> Result<Url, (String, &'static str)> {
     }
     let is_written_out = text.starts_with("http://") || text.starts_with("https://");
     let Some(url) = url.filter(|_| is_written_out) else {
-        return Err((format!("`{text}` is no `http://` or `https://` URL"), EXAMPLE));
+        return Err((format!("`{text}` is no `http://` or `https://` URL"), example));
     };
     if url.fragment().is_some() {
         let message = format!("`{text}` ends with a fragment, which no server sees");
         return Err((message, "leave out `#` and what follows"));
     }
     if text.contains(char::is_whitespace) || text.contains('\\') {
-        return Err((format!("`{text}` is no URL as it is sent"), EXAMPLE));
+        return Err((format!("`{text}` is no URL as it is sent"), example));
     }
     Ok(url)
 }
 
-fn headers(upstream: &HttpUpstream, path: &Path, problems: &mut Vec<Problem>) {
+/// Headers we send along with a request of our own.
+pub(super) fn headers(headers: &BTreeMap<String, Text>, path: &Path, problems: &mut Vec<Problem>) {
     let mut seen = BTreeSet::new();
-    for (name, value) in &upstream.headers {
+    for (name, value) in headers {
         let path = path.key(name);
         let mut refuse = |message: String, hint: Option<&str>| {
             let problem = Problem::new(&path, message).at_key();

@@ -1,6 +1,7 @@
 //! Whole files in, what people read out.
 
 mod admin;
+mod audit;
 mod files;
 mod form;
 mod generated;
@@ -46,7 +47,16 @@ policy:
     - { tool: files/read, user: alice, groups: [ops], client: c, scopes: [mcp], arguments: { n: 1 }, expect: allow }
 limits: { body: 1MiB, depth: 32, nodes: 1000, answer: 512KiB, tokens: 10 }
 timeouts: { head: 1s, body: 1s, write: 1s, keep_alive: 1s, drain: 0s }
-audit: { sync: relaxed }
+audit:
+  sync: relaxed
+  file_size: 1MiB
+  keep: 90d
+  keep_at_most: 20GiB
+  checkpoints: { file: /mnt/other/checkpoints.jsonl, every: 10s, records: 1000 }
+  also:
+    - { name: journal, stdout: {} }
+    - { name: siem, syslog: { to: "unix:/dev/log" } }
+    - { name: lake, otlp: { url: "https://collector.example.com/v1/logs", headers: { x: { env: KEY } }, ca: ca.pem } }
 "#;
 
 /// A good file around the part a test is about. `{}` is where it goes.

@@ -1,11 +1,13 @@
 //! `portcullis audit`: the log for people. It reads files and asks nobody, so it also works while nothing runs.
 
-use crate::audit::{self, Directory, Follow, escaped};
-use anyhow::{Context, bail};
-use serde_json::Value;
+mod plain;
+mod show;
+mod tail;
+mod verify;
+
+use crate::audit::Directory;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
-use std::time::Duration;
 
 /// Read and check the audit log.
 #[derive(Clone, Debug, clap::Subcommand)]
@@ -45,116 +47,15 @@ pub(super) fn run(command: AuditCommand, data_dir: &Path) -> anyhow::Result<()> 
 
 fn print(command: AuditCommand, directory: &Directory, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
-        AuditCommand::Tail { lines, follow } => tail(directory, lines, follow, out),
-        AuditCommand::Show { request } => show(directory, &request, out),
-        AuditCommand::Verify { from } => verify(directory, from.as_deref(), out),
+        AuditCommand::Tail { lines, follow } => tail::tail(directory, lines, follow, out),
+        AuditCommand::Show { request } => show::show(directory, &request, out),
+        AuditCommand::Verify { from } => verify::verify(directory, from.as_deref(), out),
     }
-}
-
-fn tail(directory: &Directory, n: usize, is_followed: bool, out: &mut dyn Write) -> anyhow::Result<()> {
-    let (mut lines, mut follow) = Follow::tail(directory, n)?;
-    loop {
-        for line in &lines {
-            writeln!(out, "{line}")?;
-        }
-        out.flush()?;
-        if !is_followed {
-            return Ok(());
-        }
-        std::thread::sleep(FOLLOW_PAUSE);
-        lines = follow.new_lines()?;
-    }
-}
-
-fn show(directory: &Directory, request: &str, out: &mut dyn Write) -> anyhow::Result<()> {
-    let lines = audit::of_request(directory, request)?;
-    if lines.is_empty() {
-        bail!("no record of `{}`", escaped(request));
-    }
-    let parse =
-        |line: &String| serde_json::from_str(line).context("a record is not JSON: run `portcullis audit verify`");
-    let mut records: Vec<Value> = lines.iter().map(parse).collect::<anyhow::Result<_>>()?;
-    // Each process writes segments of its own: what a command did stands in another one than what it did it to.
-    records.sort_by(|one, other| one["at"].as_str().cmp(&other["at"].as_str()));
-    records.iter().try_for_each(|record| Ok(show_record(record, out)?))
-}
-
-/// The time and the event, then what else it says, in the order of the file as far as that has one for people.
-fn show_record(record: &Value, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}  {}", plain(&record["at"]), plain(&record["event"]))?;
-    for key in KEYS {
-        match &record[key] {
-            Value::Null => {}
-            value => writeln!(out, "  {key:<17} {}", plain(value))?,
-        }
-    }
-    Ok(())
-}
-
-/// A value without quotes, safe for a terminal.
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => escaped(text),
-        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
-        Value::Object(members) => members
-            .iter()
-            .map(|(key, value)| format!("{} {}", escaped(key), plain(value)))
-            .collect::<Vec<_>>()
-            .join(", "),
-        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
-    }
-}
-
-fn verify(directory: &Directory, from: Option<&str>, out: &mut dyn Write) -> anyhow::Result<()> {
-    let report = audit::verify(directory, from)?;
-    for note in &report.notes {
-        writeln!(out, "note: {note}")?;
-    }
-    if let Some(fault) = report.fault {
-        bail!("{fault}");
-    }
-    let (records, segments) = (report.records, report.segments);
-    writeln!(out, "verified {records} records in {segments} segments")?;
-    if let Some(end) = report.end {
-        writeln!(out, "end: {end}")?;
-    }
-    Ok(())
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
-
-const FOLLOW_PAUSE: Duration = Duration::from_millis(200);
-
-/// What `show` prints below the first line.
-const KEYS: [&str; 25] = [
-    "principal",
-    "peer",
-    "route",
-    "upstream",
-    "method",
-    "object",
-    "decision",
-    "rules",
-    "code",
-    "approval",
-    "digest",
-    "via",
-    "snapshot",
-    "arguments_sha256",
-    "body_bytes",
-    "outcome",
-    "status",
-    "duration_us",
-    "bytes_in",
-    "bytes_out",
-    "unrecorded",
-    "detail",
-    "cut",
-    "segment",
-    "seq",
-];
 
 #[cfg(test)]
 mod tests {
@@ -162,6 +63,7 @@ mod tests {
     use crate::audit::{Audit, Durability, Event, Kind, Settings, Subject, Who};
     use crate::clock::Clock;
     use crate::config::Sync;
+    use serde_json::Value;
     use std::fs;
     use tempfile::TempDir;
 
