@@ -6,13 +6,15 @@
 //! and checkpoints that are signed are a later step which adds a record kind and changes nothing here.
 //! When the log cannot be written it says so at once and for as long as that lasts ([`Unavailable`]), and mends itself.
 //!
-//! No argument of a call and no token is ever handed to this module: there is no field to put one in.
+//! No token is ever handed to this module: there is no field to put one in. Arguments of a call are handed to it as they
+//! may be written down (`redact`), and only where the configuration says so.
 
 mod chain;
 mod directory;
 mod escape;
 mod event;
 mod flood;
+mod members;
 mod queue;
 mod read;
 mod segment;
@@ -21,13 +23,14 @@ mod writer;
 
 pub use chain::sha256;
 pub use directory::Directory;
-pub use escape::escaped;
-pub use event::{Decision, Event, Kind, Subject, Who};
+pub use escape::{ascii, escaped};
+pub use event::{Arguments, Decision, Event, Kind, Subject, Who};
 pub use read::{Follow, of_request};
 pub use verify::{Fault, Report, verify};
 
 use crate::clock::Clock;
 use crate::config::Sync;
+use crate::redact::Redactor;
 use flood::Flood;
 use queue::Queue;
 use std::path::{Path, PathBuf};
@@ -138,6 +141,7 @@ pub struct Audit(Arc<Open>);
 struct Open {
     queue: Arc<Queue>,
     flood: Flood,
+    redactor: Redactor,
     is_strict: AtomicBool,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
@@ -147,12 +151,14 @@ impl Audit {
     pub fn open(settings: Settings) -> Result<Audit, Error> {
         let queue = Arc::new(Queue::new(settings.clock.clone(), settings.queue_len));
         let is_strict = AtomicBool::new(settings.sync == Sync::Strict);
+        let redactor = Redactor::new(&settings.key);
         let writer = Writer::open(settings, Arc::clone(&queue))?;
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || writer.run())
             .map_err(Error::io("start the writer of", Path::new("the audit log")))?;
-        Ok(Audit(Arc::new(Open { queue, flood: Flood::new(), is_strict, writer: Mutex::new(Some(thread)) })))
+        let (flood, writer) = (Flood::new(), Mutex::new(Some(thread)));
+        Ok(Audit(Arc::new(Open { queue, flood, redactor, is_strict, writer })))
     }
 
     /// A log that takes no record, for who only reads what others do: what has to be recorded first is refused.
@@ -160,7 +166,9 @@ impl Audit {
         let queue = Queue::new(clock, 0);
         queue.close();
         let (flood, is_strict) = (Flood::new(), AtomicBool::new(true));
-        Audit(Arc::new(Open { queue: Arc::new(queue), flood, is_strict, writer: Mutex::new(None) }))
+        // It tags nothing: nothing is written.
+        let redactor = Redactor::new(&[0; 32]);
+        Audit(Arc::new(Open { queue: Arc::new(queue), flood, redactor, is_strict, writer: Mutex::new(None) }))
     }
 
     /// Writes `event` and returns its `seq` once it is as certain as `durability` asks.
@@ -183,6 +191,11 @@ impl Audit {
         if let Some(unrecorded) = self.0.flood.admit() {
             self.record_later(Event { unrecorded: (unrecorded > 0).then_some(unrecorded), ..event });
         }
+    }
+
+    /// What makes tags for this log.
+    pub fn redactor(&self) -> &Redactor {
+        &self.0.redactor
     }
 
     /// Whether the last attempt to write succeeded. While it did not, the writer tries again twice a second.

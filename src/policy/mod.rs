@@ -26,6 +26,7 @@ mod lint;
 mod literal;
 mod number;
 mod pattern;
+mod recording;
 mod rule;
 #[cfg(test)]
 mod testing;
@@ -39,6 +40,7 @@ pub use decision::{Allowed, Approvers, Decision, Denied, Held, Hold, Signal, Why
 pub use explain::{Explanation, Line};
 pub use external::lint_external;
 pub use lint::lint;
+pub use recording::{Hidden, Recording};
 
 use crate::identity::Principal;
 use crate::jsonrpc::Node;
