@@ -231,8 +231,10 @@ impl Common {
         let store = Store::open(data_dir).await?;
         let keys = Arc::new(Keys::open(data_dir)?);
         let key = session_key(data_dir)?;
-        let log = audit::Settings::of(&loaded.audit(), data_dir, key, clock.clone());
-        let audit = Audit::open(audit::Settings { removes_old: true, ..log })?;
+        let mut settings = audit::Settings::of(&loaded.audit(), data_dir, key, clock.clone());
+        settings.metrics = Arc::clone(&metrics);
+        settings.removes_old = true;
+        let audit = Audit::open(settings)?;
         let approvals = Approvals::new(approval::Given {
             store: store.clone(),
             key: &key,
@@ -309,7 +311,10 @@ impl Parts {
             releasing: Releasing::default(),
             reloads,
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
-            pages: Pages { router: oauth::router(pages), open_to_scripts: oauth::OPEN_TO_SCRIPTS },
+            pages: Pages {
+                router: oauth::router(pages, Arc::clone(&metrics)),
+                open_to_scripts: oauth::OPEN_TO_SCRIPTS,
+            },
         };
         let readiness = Readiness {
             audit: audit.clone(),
@@ -473,7 +478,7 @@ fn first_snapshot(
     for warning in &snapshot.warnings {
         warn!("{warning}");
     }
-    metrics.config_loaded(&snapshot.hash, clock.unix_seconds());
+    metrics.config_loaded(&snapshot.hash, snapshot.names(), clock.unix_seconds());
     Ok(snapshot)
 }
 

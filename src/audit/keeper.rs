@@ -6,7 +6,7 @@
 
 use super::Error;
 use super::directory::{Directory, LINKS_MAX, Link};
-use super::event::Members;
+use super::members::Members;
 use super::queue::Queue;
 use super::terms::Terms;
 use std::fs::{self, File, TryLockError};

@@ -6,7 +6,8 @@
 //! `checkpoint` signs how far the log has come, in a file of its own, and no caller waits for that.
 //! When the log cannot be written it says so at once and for as long as that lasts ([`Unavailable`]), and mends itself.
 //!
-//! No argument of a call and no token is ever handed to this module: there is no field to put one in.
+//! No token is ever handed to this module: there is no field to put one in. Arguments of a call are handed to it as they
+//! may be written down (`redact`), and only where the configuration says so.
 
 mod chain;
 mod checkpoint;
@@ -15,6 +16,7 @@ mod escape;
 mod event;
 mod flood;
 mod keeper;
+mod members;
 mod queue;
 mod read;
 mod segment;
@@ -26,14 +28,16 @@ mod writer;
 pub use chain::sha256;
 pub use checkpoint::{CheckpointStatus, PublicKey, Signer};
 pub use directory::Directory;
-pub use escape::escaped;
-pub use event::{Decision, Event, Kind, Subject, Who};
+pub use escape::{ascii, escaped};
+pub use event::{Arguments, Decision, Event, Kind, Subject, Who};
 pub use read::{Follow, of_request};
 pub use sinks::{Destination, Given as SinksGiven, Sink, SinkStatus, Sinks};
 pub use verify::{Against, CheckpointFile, Fault, Report, Unsigned, verify};
 
 use crate::clock::Clock;
 use crate::config::{self, Sync};
+use crate::metrics::{AuditState, Metrics};
+use crate::redact::Redactor;
 use flood::Flood;
 use queue::Queue;
 use std::path::{Path, PathBuf};
@@ -128,6 +132,8 @@ pub struct Settings {
     pub config: config::Audit,
     /// Whether old files are removed where `config` says so: by the gateway, not by commands that come and go.
     pub removes_old: bool,
+    /// Where it is counted what is recorded, and what that costs.
+    pub metrics: Arc<Metrics>,
     /// Records that may wait for the writer. Results get twice the room: what they tell of has already run.
     pub queue_len: usize,
     /// The disk's moods, for tests.
@@ -150,6 +156,7 @@ impl Settings {
             clock,
             config: config.clone(),
             removes_old: false,
+            metrics: Arc::default(),
             queue_len: 4096,
             #[cfg(test)]
             faults: Arc::default(),
@@ -169,7 +176,10 @@ pub struct Audit(Arc<Open>);
 struct Open {
     queue: Arc<Queue>,
     flood: Flood,
+    redactor: Redactor,
     terms: Arc<Terms>,
+    metrics: Arc<Metrics>,
+    directory: Option<Directory>,
     writer: Mutex<Option<JoinHandle<()>>>,
     aides: Option<Aides>,
     sinks: sinks::Statuses,
@@ -180,13 +190,16 @@ impl Audit {
     pub fn open(settings: Settings) -> Result<Audit, Error> {
         let queue = Arc::new(Queue::new(settings.clock.clone(), settings.queue_len));
         let terms = Arc::new(Terms::new(&settings.config));
+        let redactor = Redactor::new(&settings.key);
+        let (metrics, directory) = (Arc::clone(&settings.metrics), Some(Directory::new(settings.directory.clone())));
         let (writer, aides) = Writer::open(settings, Arc::clone(&queue), Arc::clone(&terms))?;
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || writer.run())
             .map_err(Error::io("start the writer of", Path::new("the audit log")))?;
         let (flood, writer) = (Flood::new(), Mutex::new(Some(thread)));
-        Ok(Audit(Arc::new(Open { queue, flood, terms, writer, aides: Some(aides), sinks: Arc::default() })))
+        let (aides, sinks) = (Some(aides), sinks::Statuses::default());
+        Ok(Audit(Arc::new(Open { queue, flood, redactor, terms, metrics, directory, writer, aides, sinks })))
     }
 
     /// A log that takes no record, for who only reads what others do: what has to be recorded first is refused.
@@ -194,12 +207,17 @@ impl Audit {
         let queue = Queue::new(clock, 0);
         queue.close();
         let (flood, terms) = (Flood::new(), Arc::new(Terms::new(&config::Audit::default())));
-        Audit(Arc::new(Open { queue: Arc::new(queue), flood, terms, writer: Mutex::new(None), aides: None, sinks: Arc::default() }))
+        // It tags nothing: nothing is written.
+        let redactor = Redactor::new(&[0; 32]);
+        let (metrics, directory, writer) = (Arc::default(), None, Mutex::new(None));
+        let (queue, aides, sinks) = (Arc::new(queue), None, sinks::Statuses::default());
+        Audit(Arc::new(Open { queue, flood, redactor, terms, metrics, directory, writer, aides, sinks }))
     }
 
     /// Writes `event` and returns its `seq` once it is as certain as `durability` asks.
     /// A caller that stops waiting takes nothing back: the record is written all the same.
     pub async fn record(&self, event: Event<'_>, durability: Durability) -> Result<u64, Unavailable> {
+        self.0.metrics.event(event.kind.as_str(), event.code);
         let is_synced = durability == Durability::Synced && self.0.terms.is_strict();
         let written = self.0.queue.push_waiting(event.encode(), is_synced)?;
         written.await.unwrap_or(Err(Unavailable::Closed))
@@ -208,6 +226,7 @@ impl Audit {
     /// Writes `event` without waiting for it: for results, whose call has already run. It is kept while the disk
     /// cannot take it; when even the room kept for that is full it is lost, and counted in [`Audit::dropped`].
     pub fn record_later(&self, event: Event<'_>) {
+        self.0.metrics.event(event.kind.as_str(), event.code);
         self.0.queue.push(event.encode());
     }
 
@@ -216,7 +235,15 @@ impl Audit {
     pub fn record_stranger(&self, event: Event<'_>) {
         if let Some(unrecorded) = self.0.flood.admit() {
             self.record_later(Event { unrecorded: (unrecorded > 0).then_some(unrecorded), ..event });
+        } else {
+            self.0.metrics.event(event.kind.as_str(), event.code);
+            self.0.metrics.audit_left_out();
         }
+    }
+
+    /// What makes tags for this log.
+    pub fn redactor(&self) -> &Redactor {
+        &self.0.redactor
     }
 
     /// Whether the last attempt to write succeeded. While it did not, the writer tries again twice a second.
@@ -232,6 +259,22 @@ impl Audit {
     /// Records waiting for the writer.
     pub fn queued(&self) -> usize {
         self.0.queue.len()
+    }
+
+    /// Brings those metrics up to date that are looked up rather than counted. Reads the directory.
+    pub fn measure(&self) {
+        let queue = &self.0.queue;
+        self.0.metrics.audit(&AuditState {
+            is_available: queue.is_available(),
+            queued: queue.len(),
+            refused: queue.refused(),
+            dropped: queue.dropped(),
+        });
+        self.0.metrics.unchecked_records(self.checkpoints().waiting);
+        // While the directory cannot be read, the last sizes stand; `audit_available` says that something is wrong.
+        if let Some(space) = self.0.directory.as_ref().and_then(|directory| directory.space().ok()) {
+            self.0.metrics.audit_space(&space);
+        }
     }
 
     /// How the checkpoints of this log are doing.

@@ -7,21 +7,23 @@
 use super::chain::{self, Head, Stamp};
 use super::checkpoint::{Ledger, Notary, Reached, Signer};
 use super::directory::{Directory, Link, ROTATED, START};
-use super::event::Members;
 use super::keeper::{Keeper, Wake};
+use super::members::Members;
 use super::queue::{Entry, Queue};
 use super::segment::Segment;
 use super::terms::Terms;
 use super::{Error, Settings, Unavailable, sinks};
+use crate::metrics::Metrics;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// See the module.
 pub(super) struct Writer {
     queue: Arc<Queue>,
+    metrics: Arc<Metrics>,
     directory: Directory,
     terms: Arc<Terms>,
     /// Signs how far the log has come.
@@ -74,7 +76,8 @@ impl Writer {
         let boot: Arc<str> = format!("{:016x}", u64::from_be_bytes(crate::id::random_bytes())).into();
         let now = queue.now();
         let (segment, head) = begin(&directory, now, &boot, &kid, None, None)?;
-        let notary = Arc::new(Notary::start(ledger, Arc::clone(&terms), Arc::clone(&queue))?);
+        let notary =
+            Arc::new(Notary::start(ledger, Arc::clone(&terms), Arc::clone(&queue), Arc::clone(&settings.metrics))?);
         let keeper =
             settings.removes_old.then(|| Keeper::start(directory.clone(), Arc::clone(&terms), Arc::clone(&queue)));
         let (grown, grows) = watch::channel(0);
@@ -87,6 +90,7 @@ impl Writer {
         let aides = Aides { notary: Arc::clone(&notary), keeper: keeper.transpose()?, log };
         let writer = Writer {
             queue,
+            metrics: settings.metrics,
             directory,
             terms,
             notary,
@@ -159,7 +163,12 @@ impl Writer {
             chain::seal(&mut self.buffer, &mut head, now, &self.boot, members);
         }
         let is_synced = note.is_some() || batch.iter().any(|entry| entry.is_synced);
+        let began = Instant::now();
         self.segment.append(&self.buffer, is_synced)?;
+        self.metrics.audit_written(self.buffer.len());
+        if is_synced {
+            self.metrics.audit_synced(began.elapsed().as_secs_f64());
+        }
         let first_seq = self.head.seq + 1;
         self.head = head;
         self.tell(is_synced);
@@ -242,6 +251,7 @@ impl Writer {
     fn failed(&mut self, batch: VecDeque<Entry>, error: Error) {
         self.queue.set_available(false);
         if self.outage.is_none() {
+            self.metrics.audit_outage();
             tracing::error!(error = error.with_cause(), "the audit log cannot be written");
             self.outage = Some(Outage {
                 since: self.queue.now(),

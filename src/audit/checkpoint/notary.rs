@@ -5,6 +5,7 @@ use crate::audit::Error;
 use crate::audit::chain::Head;
 use crate::audit::queue::Queue;
 use crate::audit::terms::Terms;
+use crate::metrics::Metrics;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::path::Path;
@@ -88,9 +89,14 @@ impl Pace {
 // === impl Notary ===
 
 impl Notary {
-    pub(in crate::audit) fn start(ledger: Ledger, terms: Arc<Terms>, queue: Arc<Queue>) -> Result<Notary, Error> {
+    pub(in crate::audit) fn start(
+        ledger: Ledger,
+        terms: Arc<Terms>,
+        queue: Arc<Queue>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Notary, Error> {
         let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new() });
-        let worker = Worker { shared: Arc::clone(&shared), ledger, terms: Arc::clone(&terms), queue };
+        let worker = Worker { shared: Arc::clone(&shared), ledger, terms: Arc::clone(&terms), queue, metrics };
         let thread = std::thread::Builder::new()
             .name("audit-checkpoints".to_owned())
             .spawn(move || worker.run())
@@ -178,6 +184,7 @@ struct Worker {
     ledger: Ledger,
     terms: Arc<Terms>,
     queue: Arc<Queue>,
+    metrics: Arc<Metrics>,
 }
 
 impl Worker {
@@ -240,12 +247,16 @@ impl Worker {
                 let newest = due.iter().map(|reached| reached.head.seq).max();
                 state.signed_seq = newest.unwrap_or(0).max(state.signed_seq);
                 state.status.written += due.len() as u64;
+                for _ in &due {
+                    self.metrics.checkpoint_written(self.queue.now().at_ms.div_euclid(1000));
+                }
                 if state.status.problem.take().is_some() {
                     tracing::info!("audit checkpoints can be written again");
                 }
             }
             Err(error) => {
                 state.status.failed += 1;
+                self.metrics.checkpoint_failed();
                 if state.status.problem.is_none() {
                     tracing::error!(error = error.with_cause(), "an audit checkpoint cannot be written");
                 }

@@ -121,6 +121,7 @@ impl Sinks {
                 grown: log.grown.clone(),
                 stopping: stopping.clone(),
                 metrics: Arc::clone(&metrics),
+                clock: clock.clone(),
                 told: Told { statuses: Arc::clone(&statuses), at, name },
                 backoff: Backoff::default(),
                 unconfirmed: VecDeque::new(),
@@ -161,6 +162,7 @@ struct Task {
     grown: watch::Receiver<u64>,
     stopping: watch::Receiver<bool>,
     metrics: Arc<Metrics>,
+    clock: Clock,
     told: Told,
     backoff: Backoff,
     /// Where the source stood before what was sent lately, and may be lost with the connection.
@@ -181,7 +183,7 @@ impl Task {
             };
             let is_stopping = *self.stopping.borrow();
             if batch.lines.is_empty() {
-                self.told.behind(&self.metrics, 0);
+                self.told.behind(&self.metrics, 0, 0);
                 if is_stopping {
                     return self.end().await;
                 }
@@ -202,7 +204,7 @@ impl Task {
             match hold(&self.lock) {
                 Ok(Some(held)) => return Some(held),
                 Ok(None) => {}
-                Err(why) => self.told.problem(&self.metrics, &format!("cannot use {}: {why}", self.lock.display())),
+                Err(why) => self.told.problem(&self.metrics, 0, &format!("cannot use {}: {why}", self.lock.display())),
             }
             tokio::select! {
                 () = stopped(&mut self.stopping) => return None,
@@ -223,17 +225,24 @@ impl Task {
         self.source = Some(source);
         match batch {
             Ok(batch) => {
-                self.told.behind(&self.metrics, batch.behind);
+                self.told.behind(&self.metrics, batch.behind, self.age(&batch));
                 if batch.lost > 0 {
                     self.told.lost(&self.metrics, batch.lost);
                 }
                 Some(batch)
             }
             Err(error) => {
-                self.told.problem(&self.metrics, &error.with_cause());
+                self.told.problem(&self.metrics, 0, &error.with_cause());
                 Some(Batch::default())
             }
         }
+    }
+
+    /// Of its first line, in seconds.
+    fn age(&self, batch: &Batch) -> i64 {
+        let made = batch.lines.first().and_then(|line| syslog::member(line, "at"));
+        let made = made.and_then(|at| at.parse::<jiff::Timestamp>().ok());
+        made.map_or(0, |at| self.clock.unix_seconds().saturating_sub(at.as_second()).max(0))
     }
 
     /// Waits for more.
@@ -273,7 +282,7 @@ impl Task {
             source.go_back(cursor);
             self.unconfirmed.clear();
         }
-        self.told.problem(&self.metrics, &not_taken.why);
+        self.told.problem(&self.metrics, batch.lines.len(), &not_taken.why);
         if not_taken.is_too_much {
             self.lines_max = (batch.lines.len() / 2).max(1);
         }
@@ -306,7 +315,7 @@ impl Task {
         };
         self.source = Some(source);
         if let Err(why) = saved {
-            self.told.problem(&self.metrics, &format!("how far it has come cannot be kept: {why}"));
+            self.told.problem(&self.metrics, 0, &format!("how far it has come cannot be kept: {why}"));
         }
     }
 }
@@ -343,9 +352,9 @@ impl Told {
         }
     }
 
-    fn behind(&self, metrics: &Metrics, bytes: u64) {
+    fn behind(&self, metrics: &Metrics, bytes: u64, seconds: i64) {
         self.with(|status| status.behind_bytes = bytes);
-        metrics.audit_sink_behind(&self.name, bytes);
+        metrics.sink_lag(&self.name, seconds);
     }
 
     fn sent(&self, metrics: &Metrics, n: usize, n_refused: u64) {
@@ -354,29 +363,33 @@ impl Told {
             status.sent += n as u64;
             had_problem = status.problem.take().is_some();
         });
-        metrics.audit_sink_sent(&self.name, n as u64);
+        metrics.sink(&self.name, "sent", n as u64);
         if had_problem {
             tracing::info!(sink = self.name, "the sink takes audit records again");
         }
         if n_refused > 0 {
             tracing::error!(sink = self.name, n_refused, "the sink did not want some audit records");
-            metrics.audit_sink_lost(&self.name, n_refused);
+            metrics.sink(&self.name, "dropped", n_refused);
         }
     }
 
     /// Logged when it begins, not for every attempt.
-    fn problem(&self, metrics: &Metrics, why: &str) {
+    fn problem(&self, metrics: &Metrics, n: usize, why: &str) {
         let mut is_new = false;
         self.with(|status| is_new = status.problem.replace(why.to_owned()).is_none());
-        metrics.audit_sink_failed(&self.name);
+        metrics.sink(&self.name, "failed", n as u64);
         if is_new {
             tracing::error!(sink = self.name, error = why, "the sink does not take audit records");
         }
     }
 
     fn lost(&self, metrics: &Metrics, files: u64) {
-        tracing::error!(sink = self.name, files, "audit files were removed by retention before the sink had taken them");
-        metrics.audit_sink_lost(&self.name, files);
+        tracing::error!(
+            sink = self.name,
+            files,
+            "audit files were removed by retention before the sink had taken them"
+        );
+        metrics.sink(&self.name, "dropped", files);
     }
 }
 

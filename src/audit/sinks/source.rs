@@ -60,7 +60,8 @@ impl Source {
         for name in names.iter().filter(|name| cursor.upto.as_ref().is_none_or(|upto| *name > upto)) {
             cursor.files.entry(name.clone()).or_insert(0);
         }
-        let gone: Vec<String> = cursor.files.keys().filter(|name| names.binary_search(name).is_err()).cloned().collect();
+        let gone: Vec<String> =
+            cursor.files.keys().filter(|name| names.binary_search(name).is_err()).cloned().collect();
         for name in gone {
             let sent = cursor.files.remove(&name).unwrap_or(0);
             batch.lost += u64::from(self.sizes.remove(&name).is_none_or(|size| sent < size));

@@ -14,7 +14,9 @@ pub(super) async fn send(batch: &Batch) -> Result<(), NotTaken> {
         out.write_all(text.as_bytes()).and_then(|()| out.flush())
     });
     match written.await {
-        Ok(written) => written.map_err(|error| NotTaken::because(format_args!("cannot write to standard output: {error}"))),
+        Ok(written) => {
+            written.map_err(|error| NotTaken::because(format_args!("cannot write to standard output: {error}")))
+        }
         Err(_) => Err(NotTaken::because("writing to standard output was broken off")),
     }
 }

@@ -146,7 +146,7 @@ fn message(line: &str, host: &str, clock: &Clock) -> String {
 }
 
 /// The text of a member of our own that needs no escaping. A quote inside a value is escaped, so this is no value's text.
-fn member<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+pub(super) fn member<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = line.split_once(&format!("\"{key}\":\""))?;
     let (value, _) = rest.split_once('"')?;
     let is_plain = !value.is_empty() && value.bytes().all(|b| b.is_ascii_graphic() && b != b'\\');
