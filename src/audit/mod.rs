@@ -17,6 +17,7 @@ mod flood;
 mod members;
 mod queue;
 mod read;
+mod records;
 mod segment;
 mod verify;
 mod writer;
@@ -25,7 +26,8 @@ pub use chain::sha256;
 pub use directory::Directory;
 pub use escape::{ascii, escaped};
 pub use event::{Arguments, Decision, Event, Kind, Subject, Who};
-pub use read::{Follow, of_request};
+pub use read::Follow;
+pub use records::Records;
 pub use verify::{Fault, Report, verify};
 
 use crate::clock::Clock;
