@@ -37,6 +37,8 @@ pub mod mcp;
 pub mod metrics;
 /// OAuth documents and endpoints.
 pub mod oauth;
+/// What is told to an OpenTelemetry collector.
+pub mod otlp;
 /// Pages for people: templates and the headers that go with them.
 pub mod pages;
 /// Rules, and the decision they give on one call.

@@ -32,6 +32,7 @@ pub use verify::{Fault, Report, verify};
 
 use crate::clock::Clock;
 use crate::config::Sync;
+use crate::metrics::{AuditState, Metrics};
 use crate::redact::Redactor;
 use flood::Flood;
 use queue::Queue;
@@ -113,6 +114,8 @@ pub struct Settings {
     pub clock: Clock,
     /// A segment that would grow beyond this is followed by a new one.
     pub segment_bytes: u64,
+    /// Where it is counted what is recorded, and what that costs.
+    pub metrics: Arc<Metrics>,
     /// Records that may wait for the writer. Results get twice the room: what they tell of has already run.
     pub queue_len: usize,
     /// The disk's moods, for tests.
@@ -129,6 +132,7 @@ impl Settings {
             sync,
             clock,
             segment_bytes: 64 * 1024 * 1024,
+            metrics: Arc::default(),
             queue_len: 4096,
             #[cfg(test)]
             faults: Arc::default(),
@@ -145,6 +149,8 @@ struct Open {
     flood: Flood,
     redactor: Redactor,
     is_strict: AtomicBool,
+    metrics: Arc<Metrics>,
+    directory: Option<Directory>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -154,13 +160,14 @@ impl Audit {
         let queue = Arc::new(Queue::new(settings.clock.clone(), settings.queue_len));
         let is_strict = AtomicBool::new(settings.sync == Sync::Strict);
         let redactor = Redactor::new(&settings.key);
+        let (metrics, directory) = (Arc::clone(&settings.metrics), Some(Directory::new(settings.directory.clone())));
         let writer = Writer::open(settings, Arc::clone(&queue))?;
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || writer.run())
             .map_err(Error::io("start the writer of", Path::new("the audit log")))?;
         let (flood, writer) = (Flood::new(), Mutex::new(Some(thread)));
-        Ok(Audit(Arc::new(Open { queue, flood, redactor, is_strict, writer })))
+        Ok(Audit(Arc::new(Open { queue, flood, redactor, is_strict, metrics, directory, writer })))
     }
 
     /// A log that takes no record, for who only reads what others do: what has to be recorded first is refused.
@@ -170,12 +177,14 @@ impl Audit {
         let (flood, is_strict) = (Flood::new(), AtomicBool::new(true));
         // It tags nothing: nothing is written.
         let redactor = Redactor::new(&[0; 32]);
-        Audit(Arc::new(Open { queue: Arc::new(queue), flood, redactor, is_strict, writer: Mutex::new(None) }))
+        let (metrics, directory, writer) = (Arc::default(), None, Mutex::new(None));
+        Audit(Arc::new(Open { queue: Arc::new(queue), flood, redactor, is_strict, metrics, directory, writer }))
     }
 
     /// Writes `event` and returns its `seq` once it is as certain as `durability` asks.
     /// A caller that stops waiting takes nothing back: the record is written all the same.
     pub async fn record(&self, event: Event<'_>, durability: Durability) -> Result<u64, Unavailable> {
+        self.0.metrics.event(event.kind.as_str(), event.code);
         let is_synced = durability == Durability::Synced && self.0.is_strict.load(Ordering::Relaxed);
         let written = self.0.queue.push_waiting(event.encode(), is_synced)?;
         written.await.unwrap_or(Err(Unavailable::Closed))
@@ -184,6 +193,7 @@ impl Audit {
     /// Writes `event` without waiting for it: for results, whose call has already run. It is kept while the disk
     /// cannot take it; when even the room kept for that is full it is lost, and counted in [`Audit::dropped`].
     pub fn record_later(&self, event: Event<'_>) {
+        self.0.metrics.event(event.kind.as_str(), event.code);
         self.0.queue.push(event.encode());
     }
 
@@ -192,6 +202,9 @@ impl Audit {
     pub fn record_stranger(&self, event: Event<'_>) {
         if let Some(unrecorded) = self.0.flood.admit() {
             self.record_later(Event { unrecorded: (unrecorded > 0).then_some(unrecorded), ..event });
+        } else {
+            self.0.metrics.event(event.kind.as_str(), event.code);
+            self.0.metrics.audit_left_out();
         }
     }
 
@@ -213,6 +226,21 @@ impl Audit {
     /// Records waiting for the writer.
     pub fn queued(&self) -> usize {
         self.0.queue.len()
+    }
+
+    /// Brings those metrics up to date that are looked up rather than counted. Reads the directory.
+    pub fn measure(&self) {
+        let queue = &self.0.queue;
+        self.0.metrics.audit(&AuditState {
+            is_available: queue.is_available(),
+            queued: queue.len(),
+            refused: queue.refused(),
+            dropped: queue.dropped(),
+        });
+        // While the directory cannot be read, the last sizes stand; `audit_available` says that something is wrong.
+        if let Some(space) = self.0.directory.as_ref().and_then(|directory| directory.space().ok()) {
+            self.0.metrics.audit_space(&space);
+        }
     }
 
     /// Takes a reloaded `audit.sync` into force.

@@ -72,6 +72,8 @@ pub(super) enum Outcome {
     UpstreamLost,
     /// The client left before its answer was complete.
     ClientGone,
+    /// A bug of ours ended the work on it.
+    Broken,
 }
 
 impl Outcome {
@@ -84,6 +86,7 @@ impl Outcome {
             Outcome::Closed => "closed",
             Outcome::UpstreamLost => "upstream_lost",
             Outcome::ClientGone => "client_gone",
+            Outcome::Broken => "broken",
         }
     }
 }

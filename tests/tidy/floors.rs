@@ -10,7 +10,7 @@ use super::{Source, complains, none, sources};
 const FLOORS: &[&[&str]] = &[
     &["clock", "fault", "glance", "secret", "id"],
     &["web", "fetch", "jsonrpc", "pages", "redact", "redirect_uri"],
-    &["mcp"],
+    &["mcp", "otlp"],
     &["config"],
     &["store", "metrics"],
     &["identity", "audit"],

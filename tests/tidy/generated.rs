@@ -3,7 +3,7 @@
 //! `UPDATE=1 cargo test --test all generated` writes them anew.
 
 use super::{complains, none, root};
-use portcullis::{config, mcp};
+use portcullis::{config, mcp, metrics};
 use portcullis_sandbox::verify as sandbox;
 use portcullis_ssh::verify as ssh;
 use serde_json::Value;
@@ -77,14 +77,24 @@ struct Generated {
     text: String,
 }
 
-fn all() -> [Generated; 5] {
+fn all() -> [Generated; 6] {
     [
         Generated { path: "gateway.schema.json", text: config::schema() },
         Generated { path: "docs/configuration.md", text: config::reference() },
         Generated { path: "docs/methods.md", text: METHODS.to_owned() + &mcp::table() },
+        Generated { path: "docs/operations.md", text: with_table("docs/operations.md", &metrics::table()) },
         Generated { path: "docs/sandbox-claims.md", text: CLAIMS.to_owned() + &sandbox::table() },
         Generated { path: "docs/ssh-attacks.md", text: ATTACKS.to_owned() + &ssh::table() },
     ]
+}
+
+/// The file with this table in place of the one below the line that says where it is written from.
+fn with_table(path: &str, table: &str) -> String {
+    let text = std::fs::read_to_string(root().join(path)).unwrap_or_default();
+    let (before, rest) = text.split_once("<!-- Written from ").unwrap_or_else(|| panic!("{path} has no such line"));
+    let (hint, rest) = rest.split_once("-->\n\n").unwrap_or_else(|| panic!("{path}: the line does not end"));
+    let after: String = rest.split_inclusive('\n').skip_while(|line| line.starts_with('|')).collect();
+    format!("{before}<!-- Written from {hint}-->\n\n{table}{after}")
 }
 
 /// A file that no longer says what the code says.

@@ -1,4 +1,4 @@
-//! Lists that stand in two places say the same: refusals, metrics, promises, clients, dependencies, the files of this test
+//! Lists that stand in two places say the same: refusals, promises, clients, dependencies, the files of this test
 //! binary.
 
 use super::code::code;
@@ -57,30 +57,6 @@ fn differing_refusals(code: &Refusals, docs: &Refusals) -> Vec<String> {
         format!("refusal `{name}`: the code has {:?}, docs/refusals.md has {:?}", code.get(name), docs.get(name))
     };
     names.iter().filter(differs).map(|name| complaint(name)).collect()
-}
-
-// === Metrics: src/metrics.rs, docs/operations.md ===
-
-/// The first text behind each `made.counters(` and its like, on however many lines it stands.
-fn metrics_in_code(text: &str) -> BTreeSet<String> {
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ").replace("made .", "made.");
-    let calls = ["counter", "counters", "gauge", "gauges", "histogram", "histograms"];
-    let calls = calls.iter().flat_map(|call| text.split(&format!("made.{call}(")).skip(1).collect::<Vec<_>>());
-    calls.filter_map(|rest| rest.split('"').nth(1)).map(|name| format!("portcullis_{name}")).collect()
-}
-
-/// The names in the first cells of tables.
-fn metrics_in_docs(markdown: &str) -> BTreeSet<String> {
-    let first = rows(markdown).filter_map(|cells| cells.into_iter().next());
-    let names = first.map(|cell| cell.trim_matches('`').to_owned());
-    names.filter(|name| name.starts_with("portcullis_")).collect()
-}
-
-fn differing_metrics(code: &BTreeSet<String>, docs: &BTreeSet<String>) -> Vec<String> {
-    let undocumented = code.difference(docs).map(|name| format!("metric `{name}` is not in docs/operations.md"));
-    let gone =
-        docs.difference(code).map(|name| format!("docs/operations.md lists `{name}`, which src/metrics.rs does not"));
-    undocumented.chain(gone).collect()
 }
 
 // === Promises: docs/promises.md ===
@@ -222,13 +198,6 @@ fn every_refusal_is_in_the_docs_with_its_numbers() {
 }
 
 #[test]
-fn every_metric_is_in_the_docs() {
-    let code = metrics_in_code(&Source::read("src/metrics.rs").text);
-    assert!(code.len() > 15, "the list in code is read: {code:?}");
-    none(differing_metrics(&code, &metrics_in_docs(&Source::read("docs/operations.md").text)));
-}
-
-#[test]
 fn every_promise_is_shown_by_a_test() {
     let tests = program().iter().chain(&sources("tests", ".rs")).flat_map(test_names).collect();
     none(promises_without_a_test(&Source::read("docs/promises.md").text, &tests));
@@ -270,17 +239,6 @@ fn a_refusal_that_differs_is_seen() {
         "`gone`",
     );
     none(seen(&format!("| Code | HTTP |\n|---|---|\n{tls}| `policy.denied` | 200 | 31403 | x | y |\n")));
-}
-
-#[test]
-fn a_metric_that_differs_is_seen() {
-    let code = metrics_in_code(
-        "a: made.counters(\n    \"a_total\",\n    \"Help.\",\n), b: made\n    .gauge(\"b\", \"Help.\")",
-    );
-    let seen = |docs: &str| differing_metrics(&code, &metrics_in_docs(docs));
-
-    complains(&seen("| `portcullis_a_total` | x |\n"), "`portcullis_b` is not in");
-    complains(&seen("| `portcullis_a_total` |\n| `portcullis_b` |\n| `portcullis_c` |\n"), "`portcullis_c`");
 }
 
 #[test]
