@@ -5,7 +5,7 @@ use crate::config::{self, Known, Network, Path, Problem, Problems};
 use crate::fetch::Authorities;
 use crate::identity::{self, Clients, Issuer, Issuers, Users};
 use crate::metrics;
-use crate::policy::Policy;
+use crate::policy::{Policy, Recording};
 use crate::upstream::{Upstream, Upstreams};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -40,6 +40,8 @@ pub struct Snapshot {
     pub issuers: Arc<Issuers>,
     /// Rules.
     pub policy: Policy,
+    /// Whose arguments are written down.
+    pub recording: Recording,
     /// MCP servers.
     pub upstreams: Arc<Upstreams>,
     /// Who is told of held calls.
@@ -133,6 +135,7 @@ impl Snapshot {
         let groups: Vec<&str> = known.iter().flat_map(|(_, groups)| groups).map(String::as_str).collect();
         let mut found = config::check(config, Known { users: &names, groups: &groups });
         let policy = Policy::compile(&config.policy).map_err(|more| found.extend(more)).ok();
+        let recording = Recording::compile(&config.audit.arguments).map_err(|more| found.extend(more)).ok();
         let upstreams = Upstreams::build(loaded, around.previous.map(|snapshot| &*snapshot.upstreams));
         let upstreams = upstreams.map_err(|more| found.extend(more)).ok();
         let issuers = Issuers::build(loaded, around.previous.map(|snapshot| &*snapshot.issuers));
@@ -153,13 +156,14 @@ impl Snapshot {
         let (errors, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(Problem::is_error);
         let (
             Some(policy),
+            Some(recording),
             Some(upstreams),
             Some(issuers),
             Some(clients),
             Some(hooks),
             Some(document_authorities),
             true,
-        ) = (policy, upstreams, issuers, clients, hooks, document_authorities, errors.is_empty())
+        ) = (policy, recording, upstreams, issuers, clients, hooks, document_authorities, errors.is_empty())
         else {
             return Err(loaded.locate(errors));
         };
@@ -179,6 +183,7 @@ impl Snapshot {
             document_authorities,
             issuers: Arc::new(issuers),
             policy,
+            recording,
             upstreams: Arc::new(upstreams),
             hooks: Arc::new(hooks),
             data_dir,

@@ -1,6 +1,7 @@
 //! An axum router answered on a pingora session: pages, documents and small APIs live on the same listeners as the
 //! data path, so that they start, drain and stop with it.
 
+use crate::glance::survived;
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
@@ -35,7 +36,7 @@ pub struct Caller {
 pub struct Answered {
     /// The HTTP status.
     pub status: u16,
-    /// Why the router was not asked: the stable code.
+    /// Why it is not the router's answer: the stable code.
     pub unread: Option<&'static str>,
 }
 
@@ -52,8 +53,11 @@ pub async fn answer(
     let (response, unread) = match read_body(session).await? {
         Ok(body) => {
             let request = request(session, body, caller);
-            // A router's error type is `Infallible`.
-            (router.clone().oneshot(request).await.unwrap_or_else(|never| match never {}), None)
+            match survived(router.clone().oneshot(request)).await {
+                // A router's error type is `Infallible`.
+                Some(answered) => (answered.unwrap_or_else(|never| match never {}), None),
+                None => unread(http::StatusCode::INTERNAL_SERVER_ERROR),
+            }
         }
         Err(status) => unread(status),
     };
@@ -61,13 +65,15 @@ pub async fn answer(
     Ok(Answered { status, unread })
 }
 
-/// The answer where the body was too large or did not come, and the code.
+/// The answer where the body was too large or did not come, or a handler panicked; and the code.
 fn unread(status: http::StatusCode) -> (Response<Body>, Option<&'static str>) {
     let (why, code) = match status {
         http::StatusCode::PAYLOAD_TOO_LARGE => ("the body is too large; at most 64 KiB", "request.too_large"),
+        http::StatusCode::INTERNAL_SERVER_ERROR => ("a fault inside the gateway", "gateway.broken"),
         _ => ("the body did not come in time", "request.too_slow"),
     };
-    let body = format!(r#"{{"error":"invalid_request","error_description":"{why}"}}"#);
+    let error = if status.is_server_error() { "server_error" } else { "invalid_request" };
+    let body = format!(r#"{{"error":"{error}","error_description":"{why}"}}"#);
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();

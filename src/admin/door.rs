@@ -97,7 +97,12 @@ impl HttpServerApp for Door {
         }
         let answered = web::answer(&self.router, &mut session, caller.clone(), &extra).await.ok()?;
         if let Some(code) = answered.unread {
-            self.refused(&session, &snapshot, &caller, (code, "its body did not come whole"));
+            self.refused(
+                &session,
+                &snapshot,
+                &caller,
+                (code, "its body did not come whole, or a fault of ours ended it"),
+            );
         }
         web::give_back(session).await
     }

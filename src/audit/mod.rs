@@ -6,13 +6,15 @@
 //! and checkpoints that are signed are a later step which adds a record kind and changes nothing here.
 //! When the log cannot be written it says so at once and for as long as that lasts ([`Unavailable`]), and mends itself.
 //!
-//! No argument of a call and no token is ever handed to this module: there is no field to put one in.
+//! No token is ever handed to this module: there is no field to put one in. Arguments of a call are handed to it as they
+//! may be written down (`redact`), and only where the configuration says so.
 
 mod chain;
 mod directory;
 mod escape;
 mod event;
 mod flood;
+mod members;
 mod queue;
 mod read;
 mod segment;
@@ -21,14 +23,15 @@ mod writer;
 
 pub use chain::sha256;
 pub use directory::Directory;
-pub use escape::escaped;
-pub use event::{Decision, Event, Kind, Subject, Who};
+pub use escape::{ascii, escaped};
+pub use event::{Arguments, Decision, Event, Kind, Subject, Who};
 pub use read::{Follow, of_request};
 pub use verify::{Fault, Report, verify};
 
 use crate::clock::Clock;
 use crate::config::Sync;
 use crate::metrics::{AuditState, Metrics};
+use crate::redact::Redactor;
 use flood::Flood;
 use queue::Queue;
 use std::path::{Path, PathBuf};
@@ -142,6 +145,7 @@ pub struct Audit(Arc<Open>);
 struct Open {
     queue: Arc<Queue>,
     flood: Flood,
+    redactor: Redactor,
     is_strict: AtomicBool,
     metrics: Arc<Metrics>,
     directory: Option<Directory>,
@@ -153,6 +157,7 @@ impl Audit {
     pub fn open(settings: Settings) -> Result<Audit, Error> {
         let queue = Arc::new(Queue::new(settings.clock.clone(), settings.queue_len));
         let is_strict = AtomicBool::new(settings.sync == Sync::Strict);
+        let redactor = Redactor::new(&settings.key);
         let (metrics, directory) = (Arc::clone(&settings.metrics), Some(Directory::new(settings.directory.clone())));
         let writer = Writer::open(settings, Arc::clone(&queue))?;
         let thread = std::thread::Builder::new()
@@ -160,7 +165,7 @@ impl Audit {
             .spawn(move || writer.run())
             .map_err(Error::io("start the writer of", Path::new("the audit log")))?;
         let (flood, writer) = (Flood::new(), Mutex::new(Some(thread)));
-        Ok(Audit(Arc::new(Open { queue, flood, is_strict, metrics, directory, writer })))
+        Ok(Audit(Arc::new(Open { queue, flood, redactor, is_strict, metrics, directory, writer })))
     }
 
     /// A log that takes no record, for who only reads what others do: what has to be recorded first is refused.
@@ -168,8 +173,10 @@ impl Audit {
         let queue = Queue::new(clock, 0);
         queue.close();
         let (flood, is_strict) = (Flood::new(), AtomicBool::new(true));
+        // It tags nothing: nothing is written.
+        let redactor = Redactor::new(&[0; 32]);
         let (metrics, directory, writer) = (Arc::default(), None, Mutex::new(None));
-        Audit(Arc::new(Open { queue: Arc::new(queue), flood, is_strict, metrics, directory, writer }))
+        Audit(Arc::new(Open { queue: Arc::new(queue), flood, redactor, is_strict, metrics, directory, writer }))
     }
 
     /// Writes `event` and returns its `seq` once it is as certain as `durability` asks.
@@ -197,6 +204,11 @@ impl Audit {
             self.0.metrics.event(event.kind.as_str(), event.code);
             self.0.metrics.audit_left_out();
         }
+    }
+
+    /// What makes tags for this log.
+    pub fn redactor(&self) -> &Redactor {
+        &self.0.redactor
     }
 
     /// Whether the last attempt to write succeeded. While it did not, the writer tries again twice a second.

@@ -6,7 +6,7 @@
 
 use super::chain::{self, Head, Stamp};
 use super::directory::{Directory, Link, ROTATED, START};
-use super::event::Members;
+use super::members::Members;
 use super::queue::{Entry, Queue};
 use super::segment::Segment;
 use super::{Error, Settings, Unavailable};

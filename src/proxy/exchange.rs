@@ -145,7 +145,7 @@ impl Exchange {
     /// Gives the connection back for the next request, where it is fit for one.
     pub(super) async fn end(self, outcome: Outcome, is_stopping: bool) -> Option<ReusedHttpStream> {
         let mut session = self.session;
-        if outcome == Outcome::ClientGone {
+        if matches!(outcome, Outcome::ClientGone | Outcome::Broken) {
             session.shutdown().await;
             return None;
         }

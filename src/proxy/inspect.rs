@@ -10,6 +10,7 @@ use crate::snapshot::Route;
 
 /// Decides on `received`, for `principal`, under the configuration this exchange began with.
 pub(super) fn decide(exchange: &Exchange, route: &Route, principal: &Principal, received: &Received) -> Decision {
+    crate::fault::point("call.judging");
     let policy = &exchange.snapshot.policy;
     let call = &received.call;
     if let Some(allowed) = policy.admit(call.method.verb, call.object == Object::None) {

@@ -11,6 +11,7 @@
 //! read, judged and sent here, over pingora's sessions and pooled connections (docs/decisions/0001).
 
 mod accept;
+mod arguments;
 mod ask;
 mod authenticate;
 mod batch;
@@ -32,6 +33,7 @@ mod welcome;
 
 use crate::approval::Approvals;
 use crate::audit::Audit;
+use crate::glance::survived;
 use crate::identity::{Fetching, Principal, Verifier};
 use crate::mcp::Verb;
 use crate::metrics::Metrics;
@@ -145,7 +147,10 @@ impl HttpServerApp for Gateway {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let mut exchange = Exchange::begin(session, &self.snapshots, &self.metrics, shutdown).await?;
-        let outcome = self.serve(&mut exchange).await;
+        let outcome = match survived(self.serve(&mut exchange)).await {
+            Some(outcome) => outcome,
+            None => refuse::broken(&mut exchange).await,
+        };
         record::ended(self, &exchange, outcome);
         let is_stopping = *shutdown.borrow();
         exchange.end(outcome, is_stopping).await
