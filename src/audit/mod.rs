@@ -19,6 +19,7 @@ mod keeper;
 mod members;
 mod queue;
 mod read;
+mod records;
 mod segment;
 mod sinks;
 mod terms;
@@ -30,7 +31,8 @@ pub use checkpoint::{CheckpointStatus, PublicKey, Signer};
 pub use directory::Directory;
 pub use escape::{ascii, escaped};
 pub use event::{Arguments, Decision, Event, Kind, Subject, Who};
-pub use read::{Follow, of_request};
+pub use read::Follow;
+pub use records::Records;
 pub use sinks::{Destination, Given as SinksGiven, Sink, SinkStatus, Sinks};
 pub use verify::{Against, CheckpointFile, Fault, Report, Unsigned, verify};
 
