@@ -106,6 +106,8 @@ pub struct Event<'a> {
     pub kind: Kind,
     /// The request it belongs to.
     pub request: Option<&'a str>,
+    /// The trace the request belongs to (W3C Trace Context), where traces are on: 32 hexadecimal digits.
+    pub trace: Option<&'a str>,
     /// Who asked.
     pub principal: Option<Who<'a>>,
     /// The address and port the request came from.
@@ -209,6 +211,7 @@ impl<'a> Event<'a> {
         Event {
             kind,
             request: None,
+            trace: None,
             principal: None,
             peer: None,
             route: None,
@@ -239,6 +242,7 @@ impl<'a> Event<'a> {
         let mut line = Members::default();
         line.text("request", self.request);
         line.word("event", Some(self.kind.as_str()));
+        line.word("trace", self.trace);
         line.principal(self.principal);
         line.text("peer", self.peer);
         line.text("route", self.route);
@@ -476,6 +480,7 @@ mod tests {
         let event = Event {
             kind: Kind::Decision,
             request: Some(&long),
+            trace: Some("4bf92f3577b34da6a3ce929d0e0e4736"),
             principal: Some(Who {
                 issuer: &long,
                 subject: Subject::Client(&long),

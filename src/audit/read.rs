@@ -10,16 +10,16 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
-/// All records of the request, or of the held call with this id: those of every request, decision and webhook it had.
+/// All records of the request, of the trace, or of the held call with this id: those of every request, decision and
+/// webhook it had.
 /// In the order of the segments.
 pub fn of_request(directory: &Directory, id: &str) -> Result<Vec<String>, Error> {
     // A quote inside a value is escaped, so that these bytes are the key and nothing else.
-    let (request, approval) =
-        (format!(",\"request\":\"{}\"", escaped(id)), format!(",\"approval\":\"{}\"", escaped(id)));
+    let keys = ["request", "approval", "trace"].map(|key| format!(",\"{key}\":\"{}\"", escaped(id)));
     let mut found = Vec::new();
     for name in directory.segments()? {
         read(directory, &name, 0, |line| {
-            if line.contains(&request) || line.contains(&approval) {
+            if keys.iter().any(|key| line.contains(key)) {
                 found.push(line);
             }
         })?;

@@ -57,6 +57,7 @@ pub(super) const REASON_DROPPED: Label = label("reason", Values::Codes);
 pub(super) const ISSUER: Label = label("issuer", Values::Issuers);
 pub(super) const RESULT_OF_FETCH: Label = label("result", Values::OneOf(&["ok", "failed"]));
 pub(super) const RESULT_OF_RELOAD: Label = label("result", Values::OneOf(&["ok", "refused"]));
+pub(super) const REASON_OF_SPANS: Label = label("reason", Values::OneOf(&["full", "refused", "stopped"]));
 pub(super) const HASH: Label = label("hash", Values::Hash);
 
 /// The HTTP statuses that are told apart. `none`: the client was gone before there was one.

@@ -1,8 +1,9 @@
 //! Every metric, once: what registers it, the table in `docs/operations.md` and the tests all read this list.
 
 use super::label::{
-    CODE, DECISION, HASH, HOOK, ISSUER, LISTENER, Label, METHOD, REASON, REASON_DROPPED, RESULT_OF_DELIVERY,
-    RESULT_OF_FETCH, RESULT_OF_RELOAD, REUSED, ROUTE, STATE, STATUS, UPSTREAM, UPSTREAM_CODE, USED_BY,
+    CODE, DECISION, HASH, HOOK, ISSUER, LISTENER, Label, METHOD, REASON, REASON_DROPPED, REASON_OF_SPANS,
+    RESULT_OF_DELIVERY, RESULT_OF_FETCH, RESULT_OF_RELOAD, REUSED, ROUTE, STATE, STATUS, UPSTREAM, UPSTREAM_CODE,
+    USED_BY,
 };
 
 /// How a metric behaves.
@@ -137,6 +138,15 @@ list! {
         "1 while the audit log can be written.";
     AuditDropped: Gauge, "audit_records_dropped", [],
         "Result records that could not be written since the start.";
+
+    SpansExported: Counter, "trace_spans_exported_total", [],
+        "Spans that the OpenTelemetry collector has.";
+    SpansDropped: Counter, "trace_spans_dropped_total", [REASON_OF_SPANS],
+        "Spans that no collector has: there was no room (full), it did not want them (refused), the gateway stopped first (stopped).";
+    SpansWaiting: Gauge, "trace_spans_waiting", [],
+        "Spans that wait for the collector.";
+    ExportFailures: Counter, "trace_export_failures_total", [],
+        "Attempts to send spans that failed; they are made again.";
 
     ConfigReloads: Counter, "config_reloads_total", [RESULT_OF_RELOAD],
         "Reloads, by result.";

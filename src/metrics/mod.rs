@@ -22,6 +22,7 @@ pub struct Metrics {
     in_flight: IntGauge,
     request_bytes: IntCounter,
     response_bytes: IntCounter,
+    catching_up: parking_lot::Mutex<()>,
 }
 
 impl Default for Metrics {
@@ -42,6 +43,7 @@ impl Metrics {
             response_bytes: counter(Metric::ResponseBytes),
             registry,
             families,
+            catching_up: parking_lot::Mutex::default(),
         };
         metrics.set(Metric::CertificateExpiry, &["listener"], 0);
         metrics.set(Metric::CertificateFailed, &["listener"], 0);
@@ -222,6 +224,22 @@ impl Metrics {
         self.set(Metric::AuditDropped, &[], i64::try_from(n_dropped).unwrap_or(i64::MAX));
     }
 
+    /// What became of spans since the start, and how many wait. The queue counts them itself: here its counts are caught up
+    /// with.
+    pub fn spans(&self, spans: &Spans) {
+        let catch_up = |metric: Metric, labels: &[&str], now: u64| {
+            let counter = self.family(metric).counter(labels);
+            counter.inc_by(now.saturating_sub(counter.get()));
+        };
+        let _one_at_a_time = self.catching_up.lock();
+        catch_up(Metric::SpansExported, &[], spans.exported);
+        catch_up(Metric::ExportFailures, &[], spans.failures);
+        for (reason, n) in spans.dropped {
+            catch_up(Metric::SpansDropped, &[reason], n);
+        }
+        self.set_n(Metric::SpansWaiting, &[], spans.waiting);
+    }
+
     /// A configuration took effect.
     pub fn config_loaded(&self, hash: &str, unix_seconds: i64) {
         self.count(Metric::ConfigReloads, &["ok"]);
@@ -236,6 +254,19 @@ impl Metrics {
         self.count(Metric::ConfigReloads, &["refused"]);
         self.set(Metric::ConfigFailed, &[], 1);
     }
+}
+
+/// What became of spans since the start.
+#[derive(Clone, Copy, Debug)]
+pub struct Spans {
+    /// A collector has so many.
+    pub exported: u64,
+    /// None has so many, by why.
+    pub dropped: [(&'static str, u64); 3],
+    /// Attempts to send some that failed.
+    pub failures: u64,
+    /// So many wait.
+    pub waiting: usize,
 }
 
 /// One request being served.

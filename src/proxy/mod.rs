@@ -28,6 +28,7 @@ mod refuse;
 mod reply;
 mod route;
 mod stream;
+mod traced;
 mod welcome;
 
 use crate::approval::Approvals;
@@ -37,6 +38,7 @@ use crate::mcp::Verb;
 use crate::metrics::Metrics;
 use crate::policy::Decision;
 use crate::snapshot::{Route, Snapshot};
+use crate::trace::Tracer;
 use crate::upstream::{Seal, Sessions, Shared};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -85,6 +87,8 @@ pub struct Gateway {
     pub reloads: watch::Receiver<()>,
     /// Limits the refusals that are on their way to servers which asked what they may not.
     pub refusals: Arc<Semaphore>,
+    /// Takes the spans of requests.
+    pub tracer: Tracer,
     /// Our own documents and pages on the agent listener.
     pub pages: Pages,
 }
@@ -97,6 +101,7 @@ impl Gateway {
             Found::Page => return exchange.answer_page(&self.pages.router).await,
             Found::Preflight => return exchange.answer_preflight().await,
         };
+        traced::begin(self, exchange);
         let principal = authenticate::principal(exchange, &route, self).await?;
         match receive::messages(self, exchange, &route, &principal).await? {
             Incoming::One(received) => self.pass_one(exchange, &route, &principal, &received).await,
@@ -111,6 +116,7 @@ impl Gateway {
         principal: &Principal,
         received: &Received,
     ) -> Result<Outcome, End> {
+        traced::received(exchange, received);
         authenticate::confirm(&self.verifier, &received.call)?;
         let decision = inspect::decide(exchange, route, principal, received);
         if let Decision::Held(held) = &decision {
@@ -146,7 +152,7 @@ impl HttpServerApp for Gateway {
     ) -> Option<ReusedHttpStream> {
         let mut exchange = Exchange::begin(session, &self.snapshots, &self.metrics, shutdown).await?;
         let outcome = self.serve(&mut exchange).await;
-        record::ended(self, &exchange, outcome);
+        record::ended(self, &mut exchange, outcome);
         let is_stopping = *shutdown.borrow();
         exchange.end(outcome, is_stopping).await
     }

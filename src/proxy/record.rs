@@ -5,11 +5,13 @@ use super::accept::Accepts;
 use super::exchange::Exchange;
 use super::receive::Received;
 use super::refuse::{Code, Refusal};
+use super::traced;
 use crate::audit::{self, Durability, Event, Kind, Unavailable, Who};
 use crate::identity::{Principal, Subject};
 use crate::mcp::Verb;
 use crate::policy::Decision;
 use crate::snapshot::Route;
+use crate::trace::Stage;
 use std::sync::Arc;
 
 /// What has been found out about an exchange, for its records.
@@ -74,7 +76,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Outcome::Completed => "completed",
             Outcome::Refused => "refused",
@@ -98,6 +100,7 @@ pub(super) async fn decided(
     received: &Received,
     decision: &Decision,
 ) -> Result<(), Refusal> {
+    exchange.trace.enter(Stage::Record);
     let (word, rules) = described(decision);
     let is_call = received.call.method.verb == Verb::CallTool;
     let durability = if is_call { Durability::Synced } else { Durability::Written };
@@ -135,6 +138,7 @@ async fn write_decision(
     let arguments = call.arguments.and_then(|span| received.body.get(span.start..span.end)).map(audit::sha256);
     gateway.metrics.decision(&route.name, call.method.name, word.as_str());
     exchange.facts.is_decided = true;
+    traced::decided(exchange, word.as_str(), rules);
     let event = Event {
         decision: Some(word),
         rules,
@@ -173,7 +177,12 @@ fn unrecorded(received: &Received, decision: &Decision, why: &Unavailable) -> Re
 }
 
 /// Writes down how the exchange ended.
-pub(super) fn ended(gateway: &Gateway, exchange: &Exchange, outcome: Outcome) {
+pub(super) fn ended(gateway: &Gateway, exchange: &mut Exchange, outcome: Outcome) {
+    written(gateway, exchange, outcome);
+    traced::ended(gateway, exchange, outcome);
+}
+
+fn written(gateway: &Gateway, exchange: &Exchange, outcome: Outcome) {
     let facts = &exchange.facts;
     let took = exchange.started.elapsed();
     let route = facts.route.as_deref().unwrap_or("none");
@@ -184,7 +193,7 @@ pub(super) fn ended(gateway: &Gateway, exchange: &Exchange, outcome: Outcome) {
     }
     tracing::debug!(
         target: "portcullis::access",
-        request = %exchange.id, route, method, status = facts.status, outcome = outcome.as_str(),
+        request = %exchange.id, trace = exchange.trace.id(), route, method, status = facts.status, outcome = outcome.as_str(),
         ms = took.as_millis(), "request ended"
     );
     if outcome == Outcome::Batch {
@@ -217,6 +226,7 @@ pub(super) fn ended_in_batch(gateway: &Gateway, exchange: &mut Exchange, outcome
     let kind = if facts.is_decided { Kind::Result } else { Kind::Refused };
     let event = Event { code: facts.code, outcome: Some(outcome.as_str()), ..event(kind, exchange) };
     gateway.audit.record_later(event);
+    traced::ended(gateway, exchange, outcome);
     let facts = &mut exchange.facts;
     (facts.code, facts.is_decided, facts.object) = (None, false, None);
     (facts.approval, facts.digest) = (None, None);
@@ -235,6 +245,7 @@ fn event(kind: Kind, exchange: &Exchange) -> Event<'_> {
     let facts = &exchange.facts;
     Event {
         request: Some(exchange.id.as_str()),
+        trace: exchange.trace.id(),
         principal: facts.principal.as_ref().map(who),
         peer: facts.peer.as_deref(),
         route: facts.route.as_deref(),
