@@ -1,6 +1,7 @@
 //! An axum router answered on a pingora session: pages, documents and small APIs live on the same listeners as the
 //! data path, so that they start, drain and stop with it.
 
+use crate::glance::survived;
 use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
@@ -30,7 +31,16 @@ pub struct Caller {
     pub request: String,
 }
 
-/// Lets `router` answer the request that `session` has read. Returns the status, for records.
+/// What was answered, for records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The HTTP status.
+    pub status: u16,
+    /// Why it is not the router's answer: the stable code.
+    pub unread: Option<&'static str>,
+}
+
+/// Lets `router` answer the request that `session` has read.
 ///
 /// # Errors
 /// When the client is gone: nothing more can be done for it.
@@ -39,31 +49,37 @@ pub async fn answer(
     session: &mut ServerSession,
     caller: Caller,
     extra: &[(http::HeaderName, http::HeaderValue)],
-) -> pingora::Result<u16> {
-    let response = match read_body(session).await? {
+) -> pingora::Result<Answered> {
+    let (response, unread) = match read_body(session).await? {
         Ok(body) => {
             let request = request(session, body, caller);
-            // A router's error type is `Infallible`.
-            router.clone().oneshot(request).await.unwrap_or_else(|never| match never {})
+            match survived(router.clone().oneshot(request)).await {
+                // A router's error type is `Infallible`.
+                Some(answered) => (answered.unwrap_or_else(|never| match never {}), None),
+                None => unread(http::StatusCode::INTERNAL_SERVER_ERROR),
+            }
         }
         Err(status) => unread(status),
     };
-    write(session, response, extra).await
+    let status = write(session, response, extra).await?;
+    Ok(Answered { status, unread })
 }
 
-/// The answer where the body was too large or did not come.
-fn unread(status: http::StatusCode) -> Response<Body> {
-    let why = match status {
-        http::StatusCode::PAYLOAD_TOO_LARGE => "the body is too large; at most 64 KiB",
-        _ => "the body did not come in time",
+/// The answer where the body was too large or did not come, or a handler panicked; and the code.
+fn unread(status: http::StatusCode) -> (Response<Body>, Option<&'static str>) {
+    let (why, code) = match status {
+        http::StatusCode::PAYLOAD_TOO_LARGE => ("the body is too large; at most 64 KiB", "request.too_large"),
+        http::StatusCode::INTERNAL_SERVER_ERROR => ("a fault inside the gateway", "gateway.broken"),
+        _ => ("the body did not come in time", "request.too_slow"),
     };
-    let body = format!(r#"{{"error":"invalid_request","error_description":"{why}"}}"#);
+    let error = if status.is_server_error() { "server_error" } else { "invalid_request" };
+    let body = format!(r#"{{"error":"{error}","error_description":"{why}"}}"#);
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, http::HeaderValue::from_static("no-store"));
-    response
+    (response, Some(code))
 }
 
 async fn read_body(session: &mut ServerSession) -> pingora::Result<Result<Bytes, http::StatusCode>> {

@@ -8,6 +8,7 @@ mod proxy {
     mod arguments;
     mod bytes;
     mod doors;
+    mod faults;
     mod forgeries;
     mod framing;
     mod headers;

@@ -45,6 +45,18 @@ impl Door {
         let (snapshots, audit) = (Arc::clone(&given.snapshots), given.audit.clone());
         Door { router: router(Shared::new(given, stopping)), snapshots, audit }
     }
+
+    /// Writes down what no page has seen.
+    fn refused(&self, session: &ServerSession, snapshot: &Snapshot, caller: &Caller, (code, why): Reason) {
+        let (method, address) = (session.req_header().method.to_string(), browser::address(caller));
+        warn!(address, code, "a request for the approvals page was refused: {why}");
+        self.audit.record_stranger(Event {
+            code: Some(code),
+            detail: Some(why),
+            method: Some(&method),
+            ..browser::event(Kind::Refused, snapshot, caller, address.as_deref())
+        });
+    }
 }
 
 #[async_trait]
@@ -74,15 +86,8 @@ impl HttpServerApp for Door {
         // A reload can change neither that there is one nor where.
         let admin = snapshot.admin.as_ref()?;
         let caller = caller(admin, peer, &session.req_header().headers);
-        if let Err((code, why)) = let_in(admin, peer, session.req_header()) {
-            let (method, address) = (session.req_header().method.to_string(), browser::address(&caller));
-            warn!(?peer, code, "a request for the approvals page was refused: {why}");
-            self.audit.record_stranger(Event {
-                code: Some(code),
-                detail: Some(why),
-                method: Some(&method),
-                ..browser::event(Kind::Refused, &snapshot, &caller, address.as_deref())
-            });
+        if let Err(reason) = let_in(admin, peer, session.req_header()) {
+            self.refused(&session, &snapshot, &caller, reason);
             let _ = session.respond_error(403).await;
             return None;
         }
@@ -90,7 +95,15 @@ impl HttpServerApp for Door {
         if !admin.is_plain() {
             extra.push((STRICT_TRANSPORT_SECURITY, HSTS));
         }
-        web::answer(&self.router, &mut session, caller, &extra).await.ok()?;
+        let answered = web::answer(&self.router, &mut session, caller.clone(), &extra).await.ok()?;
+        if let Some(code) = answered.unread {
+            self.refused(
+                &session,
+                &snapshot,
+                &caller,
+                (code, "its body did not come whole, or a fault of ours ended it"),
+            );
+        }
         web::give_back(session).await
     }
 }

@@ -149,7 +149,7 @@ impl Exchange {
     /// Gives the connection back for the next request, where it is fit for one.
     pub(super) async fn end(self, outcome: Outcome, is_stopping: bool) -> Option<ReusedHttpStream> {
         let mut session = self.session;
-        if outcome == Outcome::ClientGone {
+        if matches!(outcome, Outcome::ClientGone | Outcome::Broken) {
             session.shutdown().await;
             return None;
         }
@@ -321,7 +321,8 @@ impl Exchange {
         let extra = self.common_headers();
         let caller = crate::web::Caller { address: self.client_address(), request: self.id.as_str().to_owned() };
         let answered = crate::web::answer(pages, &mut self.session, caller, &extra).await;
-        self.facts.status = answered.map_err(|_| Gone)?;
+        let answered = answered.map_err(|_| Gone)?;
+        (self.facts.status, self.facts.code) = (answered.status, answered.unread);
         Ok(Outcome::Page)
     }
 

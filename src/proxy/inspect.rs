@@ -12,6 +12,7 @@ use crate::trace::Stage;
 /// Decides on `received`, for `principal`, under the configuration this exchange began with.
 pub(super) fn decide(exchange: &mut Exchange, route: &Route, principal: &Principal, received: &Received) -> Decision {
     exchange.trace.enter(Stage::Decide);
+    crate::fault::point("call.judging");
     let policy = &exchange.snapshot.policy;
     let call = &received.call;
     if let Some(allowed) = policy.admit(call.method.verb, call.object == Object::None) {

@@ -33,6 +33,7 @@ mod welcome;
 
 use crate::approval::Approvals;
 use crate::audit::Audit;
+use crate::glance::survived;
 use crate::identity::{Fetching, Principal, Verifier};
 use crate::mcp::Verb;
 use crate::metrics::Metrics;
@@ -151,7 +152,10 @@ impl HttpServerApp for Gateway {
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
         let mut exchange = Exchange::begin(session, &self.snapshots, &self.metrics, shutdown).await?;
-        let outcome = self.serve(&mut exchange).await;
+        let outcome = match survived(self.serve(&mut exchange)).await {
+            Some(outcome) => outcome,
+            None => refuse::broken(&mut exchange).await,
+        };
         record::ended(self, &mut exchange, outcome);
         let is_stopping = *shutdown.borrow();
         exchange.end(outcome, is_stopping).await

@@ -73,6 +73,8 @@ pub(super) enum Outcome {
     UpstreamLost,
     /// The client left before its answer was complete.
     ClientGone,
+    /// A bug of ours ended the work on it.
+    Broken,
 }
 
 impl Outcome {
@@ -85,6 +87,7 @@ impl Outcome {
             Outcome::Closed => "closed",
             Outcome::UpstreamLost => "upstream_lost",
             Outcome::ClientGone => "client_gone",
+            Outcome::Broken => "broken",
         }
     }
 }
@@ -179,7 +182,10 @@ fn unrecorded(received: &Received, decision: &Decision, why: &Unavailable) -> Re
 /// Writes down how the exchange ended.
 pub(super) fn ended(gateway: &Gateway, exchange: &mut Exchange, outcome: Outcome) {
     written(gateway, exchange, outcome);
-    traced::ended(gateway, exchange, outcome);
+    // Cut within a batch, there are two: the message's and the request's.
+    while exchange.trace.is_on() {
+        traced::ended(gateway, exchange, outcome);
+    }
 }
 
 fn written(gateway: &Gateway, exchange: &Exchange, outcome: Outcome) {

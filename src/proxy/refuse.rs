@@ -89,6 +89,7 @@ pub(super) enum Code {
     ApprovalUnavailable,
     AuditUnavailable,
     Stale,
+    Broken,
     Upstream(&'static str),
 }
 
@@ -140,6 +141,7 @@ impl Code {
             Code::ApprovalUnavailable => ("approval.unavailable", 200, 31503),
             Code::AuditUnavailable => ("audit.unavailable", 200, 31503),
             Code::Stale => ("token.stale", 200, 31503),
+            Code::Broken => ("gateway.broken", 500, -32603),
             Code::Upstream(name) => (name, 200, -32603),
         }
     }
@@ -292,6 +294,17 @@ pub(super) async fn answer(exchange: &mut Exchange, Refusal(refusal): Refusal) -
         Ok(()) => Outcome::Refused,
         Err(Gone) => Outcome::ClientGone,
     }
+}
+
+/// A bug of ours has ended the work on this request, and no other. Where nothing was answered yet, that is said; an answer
+/// that has begun is cut, so that nobody takes it for whole.
+pub(super) async fn broken(exchange: &mut Exchange) -> Outcome {
+    if exchange.facts.status == 0 {
+        let text = "a fault inside the gateway; whether the call ran is not known. Its id finds it in the audit log.";
+        answer(exchange, Refusal::http(Code::Broken, text)).await;
+    }
+    exchange.facts.code = Some(Code::Broken.as_str());
+    Outcome::Broken
 }
 
 async fn write(exchange: &mut Exchange, refusal: &Parts) -> Result<(), Gone> {

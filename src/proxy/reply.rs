@@ -41,6 +41,7 @@ pub(super) async fn pass_on(
     received: &Received,
     sent: Sent,
 ) -> Result<Outcome, End> {
+    crate::fault::point("call.answering");
     let Sent { answer, ticket } = sent;
     let pending = pending(received, ticket.as_ref());
     let ticket = Mutex::new(ticket);

@@ -143,7 +143,7 @@ fn version(version: Version) -> &'static str {
 /// An ending that is no answer of ours, and not the whole one of the upstream.
 fn cut_short(outcome: Outcome) -> Option<&'static str> {
     match outcome {
-        Outcome::ClientGone | Outcome::UpstreamLost => Some(outcome.as_str()),
+        Outcome::ClientGone | Outcome::UpstreamLost | Outcome::Broken => Some(outcome.as_str()),
         Outcome::Completed | Outcome::Refused | Outcome::Page | Outcome::Batch | Outcome::Closed => None,
     }
 }

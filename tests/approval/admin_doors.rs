@@ -187,6 +187,22 @@ fn a_16_a_form_of_another_site_decides_nothing_even_with_everything_in_it() {
 }
 
 #[test]
+fn a_form_that_is_too_large_is_refused_and_written_down_like_any_other_refusal() {
+    let gateway = gateway("");
+    let admin = gateway.admin.unwrap();
+    let post = |password: usize| {
+        let form = format!("username=alice&password={}", "x".repeat(password));
+        let request = Request::post("/login").header("Content-Type", "application/x-www-form-urlencoded");
+        request.body(form).send(admin).status
+    };
+
+    assert_ne!(post(60_000), 413);
+    assert!(!gateway.audit_text().contains("request.too_large"));
+    assert_eq!(post(70_000), 413);
+    recorded(&gateway, "refused", "request.too_large");
+}
+
+#[test]
 fn a_17_no_page_can_be_framed_kept_or_made_to_load_or_run_anything() {
     let gateway = gateway("");
     let held = Holder::of(&gateway).hold(&Wish::of(COMMAND));

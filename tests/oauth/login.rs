@@ -7,6 +7,7 @@ use crate::support::gateway::{Gateway, in_front_of, password};
 use crate::support::http::Request;
 use crate::support::oauth::{Client, status_with};
 use crate::support::recorder::Recorder;
+use crate::support::wait_for;
 
 #[track_caller]
 fn try_login(browser: &mut Browser, name: &str, password: &str) -> Page {
@@ -252,6 +253,7 @@ fn o_27_a_password_of_a_megabyte_is_not_hashed_and_a_hundred_at_once_do_no_harm(
     let page = browser.get("/login");
     let (action, fields) = page.filled(&[("username", "alice"), ("password", &"x".repeat(1_000_000))]);
     assert_eq!(browser.post_only(&action, &fields).status(), 413);
+    wait_for("its record", || gateway.audit_text().contains(r#""code":"request.too_large","#));
 
     let statuses: Vec<u16> = std::thread::scope(|scope| {
         let run = |n: usize| {
