@@ -188,7 +188,7 @@ fn a_call_that_another_request_lets_run_is_linked_to_the_one_that_asked_for_it()
     approve(&gateway, &wait_for_held(&gateway, 1));
     send(2).result();
 
-    let spans = collector.wait_for(&trace(1), 4);
+    let spans = collector.wait_for(&trace(1), 5);
     let (asked, of) = tree(&spans);
     assert_eq!(stages(&of), ["authenticate", "decide", "hold", "receive"]);
     assert_eq!(asked.get("error.type").as_deref(), Some("policy.held"));
