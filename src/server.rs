@@ -14,6 +14,7 @@ use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
 use crate::oauth;
 use crate::proxy::{self, Gateway, Ids, MAX_REFUSALS, Pages, Releasing};
+use crate::redact::Redactor;
 use crate::reload::Reloader;
 use crate::secret::Secret;
 use crate::snapshot::{Snapshot, Surroundings};
@@ -231,6 +232,7 @@ impl Common {
         let store = Store::open(data_dir).await?;
         let keys = Arc::new(Keys::open(data_dir)?);
         let key = session_key(data_dir)?;
+        Redactor::new(&key).put_in_force();
         let audit = Audit::open(audit::Settings::new(data_dir, key, snapshot.config.audit.sync, clock.clone()))?;
         let approvals = Approvals::new(approval::Given {
             store: store.clone(),

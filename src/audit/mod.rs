@@ -175,14 +175,14 @@ impl Audit {
     /// A caller that stops waiting takes nothing back: the record is written all the same.
     pub async fn record(&self, event: Event<'_>, durability: Durability) -> Result<u64, Unavailable> {
         let is_synced = durability == Durability::Synced && self.0.is_strict.load(Ordering::Relaxed);
-        let written = self.0.queue.push_waiting(event.encode(), is_synced)?;
+        let written = self.0.queue.push_waiting(event.encode(&self.0.redactor), is_synced)?;
         written.await.unwrap_or(Err(Unavailable::Closed))
     }
 
     /// Writes `event` without waiting for it: for results, whose call has already run. It is kept while the disk
     /// cannot take it; when even the room kept for that is full it is lost, and counted in [`Audit::dropped`].
     pub fn record_later(&self, event: Event<'_>) {
-        self.0.queue.push(event.encode());
+        self.0.queue.push(event.encode(&self.0.redactor));
     }
 
     /// Writes, without waiting, what somebody did who has not shown who they are. A thousand such records are written
@@ -232,7 +232,7 @@ impl Open {
         let unrecorded = self.flood.take_unrecorded();
         if unrecorded > 0 {
             let event = Event { unrecorded: Some(unrecorded), ..Event::new(Kind::Refused) };
-            self.queue.push(event.encode());
+            self.queue.push(event.encode(&self.redactor));
         }
         self.queue.close();
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
