@@ -233,7 +233,10 @@ impl Common {
         let keys = Arc::new(Keys::open(data_dir)?);
         let key = session_key(data_dir)?;
         Redactor::new(&key).put_in_force();
-        let audit = Audit::open(audit::Settings::new(data_dir, key, snapshot.config.audit.sync, clock.clone()))?;
+        let mut settings = audit::Settings::of(&loaded.audit(), data_dir, key, clock.clone());
+        settings.metrics = Arc::clone(&metrics);
+        settings.removes_old = true;
+        let audit = Audit::open(settings)?;
         let approvals = Approvals::new(approval::Given {
             store: store.clone(),
             key: &key,
@@ -310,7 +313,10 @@ impl Parts {
             releasing: Releasing::default(),
             reloads,
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
-            pages: Pages { router: oauth::router(pages), open_to_scripts: oauth::OPEN_TO_SCRIPTS },
+            pages: Pages {
+                router: oauth::router(pages, Arc::clone(&metrics)),
+                open_to_scripts: oauth::OPEN_TO_SCRIPTS,
+            },
         };
         let readiness = Readiness {
             audit: audit.clone(),
@@ -474,7 +480,7 @@ fn first_snapshot(
     for warning in &snapshot.warnings {
         warn!("{warning}");
     }
-    metrics.config_loaded(&snapshot.hash, clock.unix_seconds());
+    metrics.config_loaded(&snapshot.hash, snapshot.names(), clock.unix_seconds());
     Ok(snapshot)
 }
 

@@ -4,6 +4,7 @@ use crate::approval::webhook::{Hooks, InForce};
 use crate::config::{self, Known, Network, Path, Problem, Problems};
 use crate::fetch::Authorities;
 use crate::identity::{self, Clients, Issuer, Issuers, Users};
+use crate::metrics;
 use crate::policy::{Policy, Recording};
 use crate::upstream::{Upstream, Upstreams};
 use std::collections::BTreeMap;
@@ -106,6 +107,18 @@ pub struct Surroundings<'a> {
 }
 
 impl Snapshot {
+    /// What metrics may name.
+    pub fn names(&self) -> metrics::Names {
+        let certificate = |upstream: &Arc<Upstream>| Some((upstream.name.to_string(), upstream.certificate_expires()?));
+        metrics::Names {
+            upstreams: self.routes.keys().cloned().collect(),
+            issuers: self.issuers.iter().map(|issuer| issuer.name.to_string()).collect(),
+            hooks: self.config.approvals.webhooks.iter().map(|hook| hook.name.clone()).collect(),
+            sinks: self.config.audit.also.iter().map(|sink| sink.name.clone()).collect(),
+            certificates: self.upstreams.iter().filter_map(certificate).collect(),
+        }
+    }
+
     /// Compiles a file that was read. Nothing is half done: either all of it can be in force, or none.
     ///
     /// # Errors

@@ -59,7 +59,9 @@ async fn metrics(State(readiness): State<Readiness>, headers: HeaderMap) -> Resp
             return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
         }
     }
-    readiness.metrics.audit(readiness.audit.is_available(), readiness.audit.dropped());
+    let audit = readiness.audit.clone();
+    // It reads a directory: not on a thread that serves calls.
+    let _ = tokio::task::spawn_blocking(move || audit.measure()).await;
     readiness.metrics.tokens(readiness.verifier.n_cached(), readiness.verifier.is_current());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], readiness.metrics.render()).into_response()
 }

@@ -25,6 +25,7 @@ mod index;
 mod lint;
 mod literal;
 mod number;
+mod outlook;
 mod pattern;
 mod recording;
 mod rule;
@@ -40,6 +41,8 @@ pub use decision::{Allowed, Approvers, Decision, Denied, Held, Hold, Signal, Why
 pub use explain::{Explanation, Line};
 pub use external::lint_external;
 pub use lint::lint;
+pub use outlook::{Learned, Outlook, Ruling, Seen, Sighting, Verdict};
+pub use pattern::Glob;
 pub use recording::{Hidden, Recording};
 
 use crate::identity::Principal;
