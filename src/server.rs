@@ -239,6 +239,7 @@ impl Common {
         let store = Store::open(data_dir).await?;
         let keys = Arc::new(Keys::open(data_dir)?);
         let key = session_key(data_dir)?;
+        Redactor::new(&key).put_in_force();
         let mut settings = audit::Settings::of(&loaded.audit(), data_dir, key, clock.clone());
         settings.metrics = Arc::clone(&metrics);
         settings.removes_old = true;
