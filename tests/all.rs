@@ -36,6 +36,7 @@ mod upstreams;
 
 mod audit_log;
 mod metrics;
+mod observe;
 mod tls_listener;
 
 mod bench;

@@ -1,0 +1,3 @@
+//! What operators see: traces, the status page.
+
+mod traces;
