@@ -27,7 +27,7 @@ type Files = BTreeMap<String, Vec<u8>>;
 async fn eventful() -> House {
     let mut house = House::new();
     house.settings.config.file_size = config::ByteSize::kibibytes(4);
-    house.settings.config.checkpoints.records = 7;
+    house.settings.config.checkpoints.records = 40;
     let one = house.open();
     for i in 0..34 {
         record(&one, &format!("tool-{i}")).await.expect("written");
