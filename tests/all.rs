@@ -34,7 +34,7 @@ mod sandbox;
 mod ssh;
 mod upstreams;
 
-mod audit_log;
+mod audit;
 mod metrics;
 mod observe;
 mod tls_listener;
