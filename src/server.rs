@@ -231,8 +231,9 @@ impl Common {
         let store = Store::open(data_dir).await?;
         let keys = Arc::new(Keys::open(data_dir)?);
         let key = session_key(data_dir)?;
-        let mut settings = audit::Settings::new(data_dir, key, snapshot.config.audit.sync, clock.clone());
+        let mut settings = audit::Settings::of(&loaded.audit(), data_dir, key, clock.clone());
         settings.metrics = Arc::clone(&metrics);
+        settings.removes_old = true;
         let audit = Audit::open(settings)?;
         let approvals = Approvals::new(approval::Given {
             store: store.clone(),

@@ -122,6 +122,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             context::with_or_beside(&file, async |context| approvals::run(command, context).await)
         }
         Command::Approvals(command) => context::with(&file, async |context| approvals::run(command, context).await),
+        Command::Audit(audit::AuditCommand::Verify(verify)) => verify.run(&file),
+        Command::Audit(audit::AuditCommand::Key) => audit::print_key(&file),
         Command::Audit(command) => {
             let loaded = config::read(&file)?;
             audit::run(command, &loaded)
