@@ -36,6 +36,8 @@ mod upstreams;
 
 mod audit_log;
 mod metrics;
+/// What an operator sees.
+mod observe;
 mod tls_listener;
 
 mod bench;
