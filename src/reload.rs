@@ -105,7 +105,7 @@ impl Reloader {
             warn!("{warning}");
         }
         let hash = snapshot.hash.clone();
-        self.audit.set_sync(snapshot.config.audit.sync);
+        self.audit.reload(&snapshot.config.audit);
         // Before it is in force: what is found out of a new upstream is not taken for news of an unknown one.
         self.metrics.config_loaded(&hash, snapshot.names(), self.clock.unix_seconds());
         self.snapshots.store(Arc::new(snapshot));
@@ -138,7 +138,7 @@ impl Reloader {
     }
 }
 
-/// What upstreams and webhooks name beside `gateway.yaml`: certificates, keys, secrets, actions.
+/// What upstreams, webhooks and the collector of traces name beside `gateway.yaml`: certificates, keys, secrets, actions.
 fn named_files(config: &config::Config) -> Vec<&std::path::Path> {
     let mut files = Vec::new();
     let mut secrets: Vec<&config::SecretRef> = Vec::new();
@@ -158,6 +158,13 @@ fn named_files(config: &config::Config) -> Vec<&std::path::Path> {
                 secrets.extend(ssh.certificates.iter().map(|certificates| &certificates.authority));
             }
         }
+    }
+    if let Some(traces) = &config.traces {
+        files.extend(traces.otlp.ca.as_deref());
+        secrets.extend(traces.otlp.headers.values().filter_map(|value| match value {
+            config::Text::From(secret) => Some(secret),
+            config::Text::Literal(_) => None,
+        }));
     }
     for hook in &config.approvals.webhooks {
         files.extend(hook.ca.as_deref());
@@ -186,6 +193,8 @@ fn check_fixed(current: &config::Config, loaded: &config::Loaded) -> Result<(), 
         ("limits.tokens", current.limits.tokens == new.limits.tokens),
         ("limits.connections", current.limits.connections == new.limits.connections),
         ("tls", tls(current) == tls(new)),
+        ("audit.checkpoints.file", current.audit.checkpoints.file == new.audit.checkpoints.file),
+        ("audit.also", current.audit.also == new.audit.also),
     ];
     let changed = fixed.into_iter().filter(|(_, is_same)| !is_same).map(|(key, _)| {
         Problem::new(

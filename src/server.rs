@@ -13,11 +13,14 @@ use crate::identity::{self, Change, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
 use crate::oauth;
+use crate::otlp::{Exporter, Exporting};
 use crate::proxy::{self, Gateway, Ids, MAX_REFUSALS, Pages, Releasing};
+use crate::redact::Redactor;
 use crate::reload::Reloader;
 use crate::secret::Secret;
 use crate::snapshot::{Snapshot, Surroundings};
 use crate::store::{self, Store, files};
+use crate::trace::Tracer;
 use crate::upstream::{self, Seal, SealKey, Sessions};
 use crate::web;
 use arc_swap::ArcSwap;
@@ -110,9 +113,10 @@ pub async fn run(
     let (loaded, _) = crate::snapshot::compile_file(file).map_err(Error::Config)?;
     let sockets = Sockets::bind(&loaded)?;
     let addresses = sockets.addresses;
-    let (parts, gateway, setup_link) = Parts::build(file, &loaded, addresses, clock).await?;
+    let (parts, gateway, exporting, setup_link) = Parts::build(file, &loaded, addresses, clock).await?;
     let stops = Stops::default();
     let upstreams = tokio::spawn(parts.supervise(&gateway, &stops));
+    let traces = tokio::spawn(parts.export_traces(exporting, &gateway, &stops));
     let mut tasks = JoinSet::new();
     let gateway = Arc::new(gateway);
     parts.spawn_background(&gateway, &stops, &mut tasks);
@@ -127,6 +131,8 @@ pub async fn run(
     stops.upstreams.send_replace(true);
     let _ = upstreams.await;
     tasks.shutdown().await;
+    stops.traces.send_replace(true);
+    let _ = traces.await;
     parts.audit.record_later(Event::new(Kind::Stop));
     parts.audit.close();
     Ok(())
@@ -141,12 +147,14 @@ struct Sockets {
     addresses: Addresses,
 }
 
-/// Tells listeners to close: first to agents, and once their requests have ended to those who watch; then ends upstreams.
+/// Tells listeners to close: first to agents, and once their requests have ended to those who watch; then ends upstreams, and
+/// last what tells of all this.
 #[derive(Default)]
 struct Stops {
     agents: watch::Sender<bool>,
     operators: watch::Sender<bool>,
     upstreams: watch::Sender<bool>,
+    traces: watch::Sender<bool>,
 }
 
 /// What the listeners of one process share.
@@ -231,8 +239,10 @@ impl Common {
         let store = Store::open(data_dir).await?;
         let keys = Arc::new(Keys::open(data_dir)?);
         let key = session_key(data_dir)?;
-        let mut settings = audit::Settings::new(data_dir, key, snapshot.config.audit.sync, clock.clone());
+        Redactor::new(&key).put_in_force();
+        let mut settings = audit::Settings::of(&loaded.audit(), data_dir, key, clock.clone());
         settings.metrics = Arc::clone(&metrics);
+        settings.removes_old = true;
         let audit = Audit::open(settings)?;
         let approvals = Approvals::new(approval::Given {
             store: store.clone(),
@@ -281,7 +291,7 @@ impl Parts {
         loaded: &config::Loaded,
         addresses: Addresses,
         clock: Clock,
-    ) -> Result<(Parts, Gateway, Option<Secret<String>>), Error> {
+    ) -> Result<(Parts, Gateway, Exporting, Option<Secret<String>>), Error> {
         let common = Common::open(loaded, addresses, clock).await?;
         let Common { snapshots, store, keys, clock, audit, metrics, approvals, key } = common.clone();
         let in_force = snapshots.load_full();
@@ -296,6 +306,7 @@ impl Parts {
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
         let (pages, setup_link) = common.oauth(fetcher.clone());
+        let (tracer, exporting) = tracer(&key, clock.clone());
         let gateway = Gateway {
             snapshots: Arc::clone(&snapshots),
             verifier: verifier.clone(),
@@ -310,6 +321,7 @@ impl Parts {
             releasing: Releasing::default(),
             reloads,
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
+            tracer,
             pages: Pages {
                 router: oauth::router(pages, Arc::clone(&metrics)),
                 open_to_scripts: oauth::OPEN_TO_SCRIPTS,
@@ -320,6 +332,7 @@ impl Parts {
             verifier: verifier.clone(),
             is_stopping: Arc::new(AtomicBool::new(false)),
             metrics: Arc::clone(&metrics),
+            traces: gateway.tracer.exporter().clone(),
             token,
         };
         let (reloader, admin) = (common.reloader(file, addresses, reloaded), common.admin());
@@ -336,7 +349,7 @@ impl Parts {
             admin_certificate,
             admin,
         };
-        Ok((parts, gateway, setup_link))
+        Ok((parts, gateway, exporting, setup_link))
     }
 
     /// Starts local upstreams, and keeps them running.
@@ -349,6 +362,18 @@ impl Parts {
             Some(self.audit.clone()),
             stops.upstreams.subscribe(),
         )
+    }
+
+    /// Sends spans to wherever the configuration in force says.
+    fn export_traces(
+        &self,
+        exporting: Exporting,
+        gateway: &Gateway,
+        stops: &Stops,
+    ) -> impl Future<Output = ()> + use<> {
+        let snapshots = Arc::clone(&self.snapshots);
+        let collector = move || snapshots.load().tracing.as_ref().map(|tracing| Arc::clone(&tracing.collector));
+        exporting.run(gateway.fetching.fetcher.clone(), collector, stops.traces.subscribe())
     }
 
     fn spawn_background(&self, gateway: &Arc<Gateway>, stops: &Stops, tasks: &mut JoinSet<()>) {
@@ -464,6 +489,12 @@ impl Parts {
             services.shutdown().await;
         }
     }
+}
+
+/// The gate for spans, and what sends them on.
+fn tracer(key: &SealKey, clock: Clock) -> (Tracer, Exporting) {
+    let (exporter, exporting) = Exporter::new(&crate::id::unguessable("i_"));
+    (Tracer::new(exporter, Redactor::new(key), clock), exporting)
 }
 
 fn first_snapshot(

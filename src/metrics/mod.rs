@@ -11,7 +11,7 @@ mod told;
 
 pub use label::{Label, Names, Values};
 pub use list::{About, Kind, Metric, table};
-pub use told::{AuditSpace, AuditState};
+pub use told::{AuditSpace, AuditState, Spans};
 
 use family::Family;
 use label::OF_UPSTREAM;
@@ -153,8 +153,8 @@ impl Metrics {
     }
 
     /// Brings a counter up to what was counted elsewhere.
-    fn raise(&self, metric: Metric, total: u64) {
-        let counter = self.family(metric).counter(&[]);
+    fn raise(&self, metric: Metric, labels: &[&str], total: u64) {
+        let counter = self.family(metric).counter(labels);
         // Two scrapes at once must not both add the difference.
         let _one_at_a_time = self.known();
         counter.inc_by(total.saturating_sub(counter.get()));

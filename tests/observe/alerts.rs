@@ -19,7 +19,8 @@ fn values<'a>(text: &'a str, key: &str) -> Vec<&'a str> {
 #[test]
 fn promtool_finds_nothing_to_say_about_rules_and_configuration() {
     let rules = promtool(&["check", "rules", "--lint=all", "--lint-fatal", "alerts.yml"], b"").success();
-    assert!(rules.stdout.contains("SUCCESS: 30 rules found"), "{}", rules.stdout);
+    let found = format!("SUCCESS: {} rules found", values(&shipped("alerts.yml"), "alert").len());
+    assert!(rules.stdout.contains(&found), "{}", rules.stdout);
     promtool(&["check", "config", "--lint=all", "--lint-fatal", "prometheus.yml"], b"").success();
 }
 

@@ -127,7 +127,7 @@ fn a_held_call_is_pending_until_it_is_decided_expired_or_withdrawn() {
         wait_for_stillness(&gateway);
     }
 
-    let expiring = in_front_of(&recorder.url(), &RULES.replace("EXPIRES", "2s"));
+    let expiring = in_front_of(&recorder.url(), &RULES.replace("EXPIRES", "2s").replace("wait: 20s", "wait: 1s"));
     gateway.rewrite(&expiring);
     gateway.reload().success();
     let answer = agent.tool("danger", json!({ "for": "nobody" }));

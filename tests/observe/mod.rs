@@ -1,5 +1,4 @@
-//! What an operator sees: a real Prometheus scrapes a gateway under traffic, and every query of every dashboard and every
-//! alert is put to it.
+//! What operators see: dashboards and alerts in a real Prometheus, traces, the status page.
 
 mod alerts;
 mod board;
@@ -9,3 +8,4 @@ mod names;
 mod prometheus;
 mod scene;
 mod shown;
+mod traces;

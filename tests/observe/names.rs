@@ -89,6 +89,23 @@ fn no_dashboard_and_no_alert_names_what_is_not_exported() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Of no use without another tool beside them; every client library exports them.
+const UNSHOWN: [Metric; 2] = [Metric::ProcessVirtual, Metric::ProcessThreads];
+
+#[test]
+fn every_metric_is_on_a_dashboard_or_in_an_alert() {
+    let boards: Vec<String> = Board::all().iter().flat_map(queries).map(|(_, expr)| expr).collect();
+    let rules = fs::read_to_string(dashboards().join("prometheus/alerts.yml")).expect("it is shipped");
+    let shown: BTreeSet<String> =
+        boards.iter().map(String::as_str).chain(rules.lines()).flat_map(|expr| named(expr).0.into_keys()).collect();
+    let is_shown = |metric: &&Metric| {
+        let name = metric.about().name;
+        ["", "_bucket"].iter().any(|end| shown.contains(&format!("{name}{end}")))
+    };
+    let unshown: Vec<Metric> = Metric::ALL.iter().filter(|metric| !is_shown(metric)).copied().collect();
+    assert_eq!(unshown, UNSHOWN);
+}
+
 #[test]
 fn a_wrong_name_in_a_query_is_seen() {
     let seen = |expr: &str| wrong_names(expr).join("; ");

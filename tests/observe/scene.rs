@@ -218,7 +218,7 @@ fn configuration(recorder: &Recorder, sealed: &Recorder, issuer: &Issuer, hooks:
         "  gone: { http: { url: \"http://127.0.0.1:1/mcp\" } }\n",
         &format!("  sealed: {{ http: {{ url: \"{}\", {tls} }} }}\n", sealed.url()),
         "policy:\n  rules:\n    - { name: no sums, tools: [\"*/add\"], deny: { reason: Sums are done by hand. } }\n",
-        "    - { name: risky, tools: [up/danger], hold: { approvers: { users: [bob] }, wait: 20s } }\n",
+        "    - { name: risky, tools: [up/danger], hold: { approvers: { users: [alice, bob] }, wait: 20s } }\n",
         "    - { name: rest, tools: [\"*/*\"], allow: {} }\n",
         "admin: { listen: \"127.0.0.1:0\" }\napprovals:\n  webhooks:\n",
         &hook("chat", &hooks[0]),

@@ -248,7 +248,7 @@ impl Gateway {
     #[track_caller]
     pub(crate) fn audit_text(&self) -> String {
         let mut files = Vec::new();
-        jsonl_files(&self.path("data"), &mut files);
+        jsonl_files(&self.path("data/audit"), &mut files);
         files.sort();
         files.iter().map(|file| std::fs::read_to_string(file).expect("the audit log is readable")).collect()
     }
