@@ -153,6 +153,9 @@ impl Metrics {
         self.set(Metric::UpstreamUp, &[upstream], i64::from(is_up));
         if is_up {
             self.set_n(Metric::UpstreamTools, &[upstream], n_tools);
+        } else {
+            // None yet, or as many as before.
+            self.family(Metric::UpstreamTools).touch(&[upstream]);
         }
     }
 
