@@ -106,9 +106,10 @@ impl Reloader {
         }
         let hash = snapshot.hash.clone();
         self.audit.set_sync(snapshot.config.audit.sync);
+        // Before it is in force: what is found out of a new upstream is not taken for news of an unknown one.
+        self.metrics.config_loaded(&hash, snapshot.names(), self.clock.unix_seconds());
         self.snapshots.store(Arc::new(snapshot));
         self.reloaded.send_replace(());
-        self.metrics.config_loaded(&hash, self.clock.unix_seconds());
         self.audit.record_later(Event { snapshot: Some(&hash), ..Event::new(Kind::Reload) });
         info!(snapshot = %hash, "configuration in force");
         hash

@@ -239,7 +239,9 @@ impl Common {
         let store = Store::open(data_dir).await?;
         let keys = Arc::new(Keys::open(data_dir)?);
         let key = session_key(data_dir)?;
-        let audit = Audit::open(audit::Settings::new(data_dir, key, snapshot.config.audit.sync, clock.clone()))?;
+        let mut settings = audit::Settings::new(data_dir, key, snapshot.config.audit.sync, clock.clone());
+        settings.metrics = Arc::clone(&metrics);
+        let audit = Audit::open(settings)?;
         let approvals = Approvals::new(approval::Given {
             store: store.clone(),
             key: &key,
@@ -318,7 +320,10 @@ impl Parts {
             reloads,
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
             tracer,
-            pages: Pages { router: oauth::router(pages), open_to_scripts: oauth::OPEN_TO_SCRIPTS },
+            pages: Pages {
+                router: oauth::router(pages, Arc::clone(&metrics)),
+                open_to_scripts: oauth::OPEN_TO_SCRIPTS,
+            },
         };
         let readiness = Readiness {
             audit: audit.clone(),
@@ -501,7 +506,7 @@ fn first_snapshot(
     for warning in &snapshot.warnings {
         warn!("{warning}");
     }
-    metrics.config_loaded(&snapshot.hash, clock.unix_seconds());
+    metrics.config_loaded(&snapshot.hash, snapshot.names(), clock.unix_seconds());
     Ok(snapshot)
 }
 

@@ -4,7 +4,8 @@ use crate::approval::webhook::{Hooks, InForce};
 use crate::config::{self, Known, Network, Path, Problem, Problems};
 use crate::fetch::Authorities;
 use crate::identity::{self, Clients, Issuer, Issuers, Users};
-use crate::policy::Policy;
+use crate::metrics;
+use crate::policy::{Policy, Recording};
 use crate::trace::Tracing;
 use crate::upstream::{Upstream, Upstreams};
 use std::collections::BTreeMap;
@@ -40,6 +41,8 @@ pub struct Snapshot {
     pub issuers: Arc<Issuers>,
     /// Rules.
     pub policy: Policy,
+    /// Whose arguments are written down.
+    pub recording: Recording,
     /// MCP servers.
     pub upstreams: Arc<Upstreams>,
     /// Who is told of held calls.
@@ -107,6 +110,18 @@ pub struct Surroundings<'a> {
 }
 
 impl Snapshot {
+    /// What metrics may name.
+    pub fn names(&self) -> metrics::Names {
+        let certificate = |upstream: &Arc<Upstream>| Some((upstream.name.to_string(), upstream.certificate_expires()?));
+        metrics::Names {
+            upstreams: self.routes.keys().cloned().collect(),
+            issuers: self.issuers.iter().map(|issuer| issuer.name.to_string()).collect(),
+            hooks: self.config.approvals.webhooks.iter().map(|hook| hook.name.clone()).collect(),
+            sinks: self.config.audit.also.iter().map(|sink| sink.name.clone()).collect(),
+            certificates: self.upstreams.iter().filter_map(certificate).collect(),
+        }
+    }
+
     /// Compiles a file that was read. Nothing is half done: either all of it can be in force, or none.
     ///
     /// # Errors
@@ -123,6 +138,7 @@ impl Snapshot {
         let groups: Vec<&str> = known.iter().flat_map(|(_, groups)| groups).map(String::as_str).collect();
         let mut found = config::check(config, Known { users: &names, groups: &groups });
         let policy = Policy::compile(&config.policy).map_err(|more| found.extend(more)).ok();
+        let recording = Recording::compile(&config.audit.arguments).map_err(|more| found.extend(more)).ok();
         let upstreams = Upstreams::build(loaded, around.previous.map(|snapshot| &*snapshot.upstreams));
         let upstreams = upstreams.map_err(|more| found.extend(more)).ok();
         let issuers = Issuers::build(loaded, around.previous.map(|snapshot| &*snapshot.issuers));
@@ -144,13 +160,14 @@ impl Snapshot {
         let (errors, warnings): (Vec<_>, Vec<_>) = found.into_iter().partition(Problem::is_error);
         let (
             Some(policy),
+            Some(recording),
             Some(upstreams),
             Some(issuers),
             Some(clients),
             Some(hooks),
             Some(document_authorities),
             true,
-        ) = (policy, upstreams, issuers, clients, hooks, document_authorities, errors.is_empty())
+        ) = (policy, recording, upstreams, issuers, clients, hooks, document_authorities, errors.is_empty())
         else {
             return Err(loaded.locate(errors));
         };
@@ -170,6 +187,7 @@ impl Snapshot {
             document_authorities,
             issuers: Arc::new(issuers),
             policy,
+            recording,
             upstreams: Arc::new(upstreams),
             hooks: Arc::new(hooks),
             tracing,

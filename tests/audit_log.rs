@@ -1,7 +1,7 @@
 //! The audit log of a running gateway: written before the upstream sees a call, whole after any end, and no call goes
 //! on without it.
 
-use crate::support::gateway::{Gateway, Launch, in_front_of};
+use crate::support::gateway::{Gateway, Launch, in_front_of, tag};
 use crate::support::http::Request;
 use crate::support::recorder::{Recorded, Recorder};
 use crate::support::reply::Reply;
@@ -33,21 +33,17 @@ fn records(data: &Path) -> Vec<Value> {
     whole.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"))).collect()
 }
 
-fn sha256(bytes: &[u8]) -> String {
-    ring::digest::digest(&ring::digest::SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The hash of the arguments of a call, as they were sent.
-fn arguments_sha256(request: &Recorded) -> String {
+/// The tag of the arguments of a call, as they were sent.
+fn arguments_hash(data: &Path, request: &Recorded) -> String {
     let body = String::from_utf8(request.body.clone()).expect("the test sends text");
     let start = body.find(r#""arguments":"#).expect("it has arguments") + r#""arguments":"#.len();
     let end = start + body[start..].find('}').expect("flat arguments") + 1;
-    sha256(&body.as_bytes()[start..end])
+    tag(data, &body.as_bytes()[start..end])
 }
 
 fn decided(records: &[Value]) -> BTreeSet<String> {
     let decisions = records.iter().filter(|record| record["event"] == "decision");
-    decisions.filter_map(|record| record["arguments_sha256"].as_str().map(str::to_owned)).collect()
+    decisions.filter_map(|record| record["arguments_hash"].as_str().map(str::to_owned)).collect()
 }
 
 #[test]
@@ -59,7 +55,8 @@ fn a_decision_is_on_the_disk_before_the_upstream_sees_the_call() {
     recorder.answer_with(move |request| {
         if request.rpc_method() == "tools/call" {
             let records = records(&data);
-            let mine = records.iter().find(|record| record["arguments_sha256"] == arguments_sha256(request).as_str());
+            let mine =
+                records.iter().find(|record| record["arguments_hash"] == arguments_hash(&data, request).as_str());
             let n_results = records.iter().filter(|record| record["event"] == "result").count();
             findings.lock().expect("nobody panics").push((mine.cloned(), n_results));
         }
@@ -208,8 +205,9 @@ fn the_chain_holds_after_twenty_kills_and_no_call_ran_without_its_record() {
         assert!(verified.contains("verified "), "round {round}: {verified}");
     }
 
-    let decided = decided(&records(&gateway.path("data")));
-    let ran: BTreeSet<String> = recorder.calls().iter().map(arguments_sha256).collect();
+    let data = gateway.path("data");
+    let decided = decided(&records(&data));
+    let ran: BTreeSet<String> = recorder.calls().iter().map(|call| arguments_hash(&data, call)).collect();
     let unrecorded: Vec<_> = ran.difference(&decided).collect();
     assert!(unrecorded.is_empty(), "{} of {} calls ran without a record", unrecorded.len(), ran.len());
     assert!(ran.len() >= 60, "only {} calls in 20 rounds", ran.len());
@@ -246,7 +244,7 @@ fn no_call_that_changes_something_goes_on_without_the_log() {
     wait_for("the records", || gateway.audit().iter().any(|record| record["event"] == "recovered"));
     let decided = decided(&gateway.audit());
     for (arguments, is_recorded) in [(r#"{"n":1}"#, true), (r#"{"n":3}"#, true), (r#"{"n":4}"#, true)] {
-        assert_eq!(decided.contains(&sha256(arguments.as_bytes())), is_recorded, "{arguments}");
+        assert_eq!(decided.contains(&tag(&gateway.path("data"), arguments.as_bytes())), is_recorded, "{arguments}");
     }
     gateway.cli(&["audit", "verify"]).success();
 }

@@ -62,7 +62,9 @@ async fn metrics(State(readiness): State<Readiness>, headers: HeaderMap) -> Resp
             return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")]).into_response();
         }
     }
-    readiness.metrics.audit(readiness.audit.is_available(), readiness.audit.dropped());
+    let audit = readiness.audit.clone();
+    // It reads a directory: not on a thread that serves calls.
+    let _ = tokio::task::spawn_blocking(move || audit.measure()).await;
     readiness.metrics.tokens(readiness.verifier.n_cached(), readiness.verifier.is_current());
     let (counts, waiting) = (readiness.traces.counts(), readiness.traces.n_waiting());
     let (exported, dropped, failures) = (counts.exported(), counts.dropped(), counts.failures());

@@ -132,7 +132,8 @@ impl Approvals {
             Err(error) => tracing::warn!(%error, "lost calls cannot be looked for"),
         }
         if let Ok(pending) = self.0.store.approvals(&[State::Pending]).await {
-            self.0.metrics.approvals_pending(pending.len());
+            let oldest_ms = pending.iter().map(|one| one.created_at_ms).min();
+            self.0.metrics.approvals_pending(pending.len(), oldest_ms.map(|ms| ms / 1000));
         }
         self.0.metrics.approvals_waiting(self.0.waiters.n.load(Ordering::Relaxed));
     }

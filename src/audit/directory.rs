@@ -6,7 +6,9 @@
 
 use super::Error;
 use super::chain::{self, Hash, Head, LINE_MAX};
+use crate::metrics::AuditSpace;
 use jiff::Timestamp;
+use nix::sys::statvfs::statvfs;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
@@ -106,6 +108,18 @@ impl Directory {
         }
         names.sort_unstable();
         Ok(names)
+    }
+    /// How much room the files take, and how much there is.
+    pub(super) fn space(&self) -> Result<AuditSpace, Error> {
+        let files = self.segments()?;
+        let size = |name: &String| std::fs::metadata(self.path.join(name)).map_or(0, |file| file.len());
+        let disk = statvfs(&self.path).map_err(|why| Error::io("look at", &self.path)(why.into()))?;
+        Ok(AuditSpace {
+            files: files.len(),
+            bytes: files.iter().map(size).sum(),
+            free: disk.blocks_available().saturating_mul(disk.fragment_size()),
+            size: disk.blocks().saturating_mul(disk.fragment_size()),
+        })
     }
 
     /// The name for a segment that begins now: after all that are there, whatever the clock says.

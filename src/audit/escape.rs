@@ -9,17 +9,27 @@ use super::chain::{self, Hash};
 pub(super) struct Cut {
     key: &'static str,
     bytes: usize,
-    sha256: [u8; 32],
+    /// None for what must not be guessed at.
+    sha256: Option<[u8; 32]>,
 }
 
 impl Cut {
     pub(super) fn new(key: &'static str, value: &str) -> Self {
-        Cut { key, bytes: value.len(), sha256: chain::sha256(value.as_bytes()) }
+        Cut { key, bytes: value.len(), sha256: Some(chain::sha256(value.as_bytes())) }
+    }
+
+    /// Of a value that is left out whole, and of which nothing else is to be known.
+    pub(super) fn whole(key: &'static str, bytes: usize) -> Self {
+        Cut { key, bytes, sha256: None }
     }
 
     pub(super) fn push(&self, out: &mut Vec<u8>) {
-        let (key, bytes, sha256) = (self.key, self.bytes, Hash(self.sha256));
-        let text = format!(r#"{{"key":"{key}","bytes":{bytes},"sha256":"{sha256}"}}"#);
+        let (key, bytes) = (self.key, self.bytes);
+        let mut text = format!(r#"{{"key":"{key}","bytes":{bytes}"#);
+        if let Some(sha256) = self.sha256.map(Hash) {
+            text.push_str(&format!(r#","sha256":"{sha256}""#));
+        }
+        text.push('}');
         out.extend_from_slice(text.as_bytes());
     }
 }
@@ -46,6 +56,21 @@ pub(super) fn push(out: &mut Vec<u8>, text: &str, max: usize) -> usize {
 pub fn escaped(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     push(&mut out, text, usize::MAX);
+    String::from_utf8(out).expect("only ASCII was written")
+}
+
+/// Compact JSON with everything outside printable ASCII written as `\\uXXXX`, which can only stand inside its strings.
+pub fn ascii(json: String) -> String {
+    if json.bytes().all(|byte| matches!(byte, 0x20..=0x7e)) {
+        return json;
+    }
+    let mut out = Vec::with_capacity(json.len() + json.len() / 2);
+    for c in json.chars() {
+        match c {
+            ' '..='~' => out.push(c as u8),
+            _ => push_char(&mut out, c),
+        }
+    }
     String::from_utf8(out).expect("only ASCII was written")
 }
 
@@ -83,6 +108,14 @@ mod tests {
             let back: String = serde_json::from_str(&json).expect("a JSON string");
             prop_assert_eq!(back.as_str(), &text[..taken]);
         }
+    }
+
+    #[test]
+    fn json_keeps_its_meaning_as_ascii() {
+        let value = serde_json::json!({ "é\u{7f}": ["\u{1b}[2J\u{202e}\"\\", 1.5, null, "😀\u{2028}"] });
+        let text = ascii(value.to_string());
+        assert!(text.bytes().all(|b| (0x20..0x7f).contains(&b)), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).expect("JSON"), value);
     }
 
     #[test]

@@ -3,8 +3,7 @@
 //! An event borrows all it says, and becomes bytes on the thread of the one who records it.
 //! `seq`, times, segment and hashes are put around these bytes by the writer, which alone knows them.
 
-use super::chain;
-use super::escape::{self, Cut};
+use super::members::{LIST_MAX, LONG_VALUE_MAX, Members};
 use std::sync::Arc;
 
 /// What happened.
@@ -99,6 +98,15 @@ pub struct Who<'a> {
     pub person: Option<&'a str>,
 }
 
+/// Arguments for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arguments<'a> {
+    /// Compact JSON in printable ASCII, redacted. `None` where there was too much of it to be looked at.
+    pub json: Option<&'a str>,
+    /// How long they were as they were sent, in bytes.
+    pub bytes: usize,
+}
+
 /// One thing that happened. Made with [`Event::new`] and struct update; what is left out is left out of the line.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
@@ -106,10 +114,16 @@ pub struct Event<'a> {
     pub kind: Kind,
     /// The request it belongs to.
     pub request: Option<&'a str>,
-    /// The trace the request belongs to (W3C Trace Context), where traces are on: 32 hexadecimal digits.
+    /// The trace it belongs to (W3C Trace Context: 32 hexadecimal digits).
     pub trace: Option<&'a str>,
     /// Who asked.
     pub principal: Option<Who<'a>>,
+    /// The groups they were judged by.
+    pub groups: &'a [String],
+    /// Those of the groups that the token of an external issuer claimed, where a person's own came beside them.
+    pub claimed: &'a [String],
+    /// The scopes they were judged by.
+    pub scopes: &'a [String],
     /// The address and port the request came from.
     pub peer: Option<&'a str>,
     /// The route it took.
@@ -128,8 +142,10 @@ pub struct Event<'a> {
     pub code: Option<&'a str>,
     /// The configuration in force, by the beginning of its hash.
     pub snapshot: Option<&'a str>,
-    /// SHA-256 of the arguments, never the arguments.
-    pub arguments_sha256: Option<&'a [u8; 32]>,
+    /// The tag of the arguments' bytes as they were sent: the same arguments have the same one, and it cannot be guessed.
+    pub arguments_hash: Option<&'a str>,
+    /// The arguments, where the configuration wants them written down. Without what must not be.
+    pub arguments: Option<Arguments<'a>>,
     /// Size of the request's body.
     pub body_bytes: Option<u64>,
     /// How it ended: `completed`, `upstream_error`, `client_gone`, …
@@ -213,6 +229,9 @@ impl<'a> Event<'a> {
             request: None,
             trace: None,
             principal: None,
+            groups: &[],
+            claimed: &[],
+            scopes: &[],
             peer: None,
             route: None,
             upstream: None,
@@ -222,7 +241,8 @@ impl<'a> Event<'a> {
             rules: &[],
             code: None,
             snapshot: None,
-            arguments_sha256: None,
+            arguments_hash: None,
+            arguments: None,
             body_bytes: None,
             outcome: None,
             status: None,
@@ -240,175 +260,43 @@ impl<'a> Event<'a> {
     /// Its members as they stand in the line, each with a comma before it.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut line = Members::default();
-        line.text("request", self.request);
+        line.short("request", self.request);
         line.word("event", Some(self.kind.as_str()));
-        line.word("trace", self.trace);
+        line.short("trace", self.trace);
         line.principal(self.principal);
-        line.text("peer", self.peer);
+        line.list("groups", self.groups, 2 * LIST_MAX);
+        line.list("claimed", self.claimed, LIST_MAX);
+        line.list("scopes", self.scopes, LIST_MAX);
+        line.short("peer", self.peer);
         line.text("route", self.route);
         line.text("upstream", self.upstream);
         line.text("method", self.method);
         line.long_text("object", self.object);
         line.word("decision", self.decision.map(Decision::as_str));
-        line.list("rules", self.rules);
-        line.text("code", self.code);
-        line.text("snapshot", self.snapshot);
-        line.hash("arguments_sha256", self.arguments_sha256);
+        line.list("rules", self.rules, LONG_VALUE_MAX);
+        line.short("code", self.code);
+        line.short("snapshot", self.snapshot);
+        line.short("arguments_hash", self.arguments_hash);
         line.number("body_bytes", self.body_bytes);
-        line.text("outcome", self.outcome);
+        line.short("outcome", self.outcome);
         line.number("status", self.status.map(u64::from));
         line.number("duration_us", self.duration_us);
         line.number("bytes_in", self.bytes_in);
         line.number("bytes_out", self.bytes_out);
-        line.text("approval", self.approval);
+        line.short("approval", self.approval);
         line.hash("digest", self.digest);
         line.text("via", self.via);
         line.number("unrecorded", self.unrecorded);
         line.text("detail", self.detail);
+        // Last, for what room there is.
+        line.arguments(self.arguments);
         line.finish()
     }
 }
 
-/// The members of a line under construction.
-pub(super) struct Members {
-    out: Vec<u8>,
-    cuts: Vec<Cut>,
-}
-
-impl Default for Members {
-    fn default() -> Self {
-        Members { out: Vec::with_capacity(512), cuts: Vec::new() }
-    }
-}
-
-impl Members {
-    /// A value of ours, which needs no escaping.
-    pub(super) fn word(&mut self, key: &str, value: Option<&str>) {
-        let Some(value) = value else { return };
-        self.key(key);
-        self.out.push(b'"');
-        self.out.extend_from_slice(value.as_bytes());
-        self.out.push(b'"');
-    }
-
-    /// A value that may be anything.
-    pub(super) fn text(&mut self, key: &'static str, value: Option<&str>) {
-        let Some(value) = value else { return };
-        self.key(key);
-        self.string(key, "", value, VALUE_MAX);
-    }
-
-    fn long_text(&mut self, key: &'static str, value: Option<&str>) {
-        let Some(value) = value else { return };
-        self.key(key);
-        self.string(key, "", value, LONG_VALUE_MAX);
-    }
-
-    /// JSON we have made ourselves, in printable ASCII.
-    pub(super) fn json(&mut self, key: &str, json: &[u8]) {
-        self.key(key);
-        self.out.extend_from_slice(json);
-    }
-
-    pub(super) fn number(&mut self, key: &str, value: Option<u64>) {
-        let Some(value) = value else { return };
-        self.key(key);
-        chain::push_number(&mut self.out, value);
-    }
-
-    fn hash(&mut self, key: &str, value: Option<&[u8; 32]>) {
-        let Some(value) = value else { return };
-        self.key(key);
-        self.out.push(b'"');
-        chain::push_hex(&mut self.out, value);
-        self.out.push(b'"');
-    }
-
-    fn principal(&mut self, who: Option<Who<'_>>) {
-        let Some(who) = who else { return };
-        let (kind, name) = match who.subject {
-            Subject::User(name) => ("user:", name),
-            Subject::Client(id) => ("client:", id),
-        };
-        self.out.extend_from_slice(br#","principal":{"issuer":"#);
-        self.string("principal.issuer", "", who.issuer, VALUE_MAX);
-        self.out.extend_from_slice(br#","subject":"#);
-        self.string("principal.subject", kind, name, VALUE_MAX);
-        self.out.extend_from_slice(br#","client":"#);
-        self.string("principal.client", "", who.client, VALUE_MAX);
-        if let Some(grant) = who.grant {
-            self.out.extend_from_slice(br#","grant":"#);
-            self.string("principal.grant", "", grant, VALUE_MAX);
-        }
-        if let Some(person) = who.person {
-            self.out.extend_from_slice(br#","person":"#);
-            self.string("principal.person", "", person, VALUE_MAX);
-        }
-        self.out.push(b'}');
-    }
-
-    /// Rule names. Beyond the room for a list the rest is left out and the cut says how much there was.
-    fn list(&mut self, key: &'static str, values: &[Arc<str>]) {
-        if values.is_empty() {
-            return;
-        }
-        self.key(key);
-        self.out.push(b'[');
-        let start = self.out.len();
-        for (i, value) in values.iter().enumerate() {
-            let before = self.out.len();
-            if i > 0 {
-                self.out.push(b',');
-            }
-            self.out.push(b'"');
-            let is_whole = escape::push(&mut self.out, value, LONG_VALUE_MAX) == value.len();
-            self.out.push(b'"');
-            if !is_whole || self.out.len() - start > LONG_VALUE_MAX {
-                self.out.truncate(before);
-                self.cuts.push(Cut::new(key, &values.join("\n")));
-                break;
-            }
-        }
-        self.out.push(b']');
-    }
-
-    fn key(&mut self, key: &str) {
-        self.out.extend_from_slice(b",\"");
-        self.out.extend_from_slice(key.as_bytes());
-        self.out.extend_from_slice(b"\":");
-    }
-
-    fn string(&mut self, key: &'static str, prefix: &str, value: &str, max: usize) {
-        self.out.push(b'"');
-        self.out.extend_from_slice(prefix.as_bytes());
-        if escape::push(&mut self.out, value, max) < value.len() {
-            self.cuts.push(Cut::new(key, value));
-        }
-        self.out.push(b'"');
-    }
-
-    /// The members, with what was cut named last. In keys of its own, so that no value can pretend to be cut.
-    pub(super) fn finish(mut self) -> Vec<u8> {
-        let mut separator: &[u8] = br#","cut":["#;
-        for cut in &self.cuts {
-            self.out.extend_from_slice(separator);
-            cut.push(&mut self.out);
-            separator = b",";
-        }
-        if !self.cuts.is_empty() {
-            self.out.push(b']');
-        }
-        self.out
-    }
-}
-
-/// Room for one value, escaped. With fourteen of these, two long ones and all cuts named, a line stays under 16 KiB.
-const VALUE_MAX: usize = 512;
-/// Room for a value that is often long in earnest: a resource's URI, the rules.
-const LONG_VALUE_MAX: usize = 2048;
-
 #[cfg(test)]
 mod tests {
+    use super::super::chain;
     use super::*;
     use serde_json::Value;
 
@@ -476,11 +364,15 @@ mod tests {
     #[test]
     fn a_line_with_everything_too_long_stays_within_its_limit() {
         let long = "\u{1F600}".repeat(100_000);
+        let names: Vec<String> = (0..500).map(|n| format!("group {n} \u{1F600}")).collect();
         let rules: Vec<Arc<str>> = (0..500).map(|n| format!("rule {n} \n").into()).collect();
         let event = Event {
             kind: Kind::Decision,
             request: Some(&long),
-            trace: Some("4bf92f3577b34da6a3ce929d0e0e4736"),
+            trace: Some(&long),
+            groups: &names,
+            claimed: &names,
+            scopes: &names,
             principal: Some(Who {
                 issuer: &long,
                 subject: Subject::Client(&long),
@@ -497,7 +389,8 @@ mod tests {
             rules: &rules,
             code: Some(&long),
             snapshot: Some(&long),
-            arguments_sha256: Some(&[0xab; 32]),
+            arguments_hash: Some(&long),
+            arguments: Some(Arguments { json: Some(&long), bytes: long.len() }),
             body_bytes: Some(u64::MAX),
             outcome: Some(&long),
             status: Some(u16::MAX),
@@ -513,7 +406,28 @@ mod tests {
 
         let line = parsed(&event);
 
-        assert_eq!(line["cut"].as_array().expect("a list").len(), 18);
+        assert_eq!(line["cut"].as_array().expect("a list").len(), 24);
         assert_eq!(line["rules"][0], "rule 0 \n");
+    }
+
+    #[test]
+    fn arguments_stand_whole_or_are_named_as_left_out() {
+        let check = |json: Option<&str>, expected: Value, n_cut: usize| {
+            let long = "x".repeat(600);
+            let arguments = Some(Arguments { json, bytes: 77 });
+            let event = Event { detail: Some(&long), arguments, ..Event::new(Kind::Decision) };
+            let line = parsed(&event);
+            assert_eq!(line["arguments"], expected);
+            let cuts = line["cut"].as_array().expect("the detail was cut");
+            assert_eq!(cuts.len(), 1 + n_cut, "{cuts:?}");
+            if n_cut > 0 {
+                assert_eq!(cuts[1], serde_json::json!({ "key": "arguments", "bytes": 77 }), "and no hash to guess by");
+            }
+        };
+        check(Some(r#"{"a":[1,"\u00e9"]}"#), serde_json::json!({ "a": [1, "é"] }), 0);
+        let (fits, too_long) = ("y".repeat(14_800), "y".repeat(16_000));
+        check(Some(&format!("\"{fits}\"")), fits.as_str().into(), 0);
+        check(Some(&format!("\"{too_long}\"")), Value::Null, 1);
+        check(None, Value::Null, 1);
     }
 }

@@ -6,13 +6,15 @@
 //! and checkpoints that are signed are a later step which adds a record kind and changes nothing here.
 //! When the log cannot be written it says so at once and for as long as that lasts ([`Unavailable`]), and mends itself.
 //!
-//! No argument of a call and no token is ever handed to this module: there is no field to put one in.
+//! No token is ever handed to this module: there is no field to put one in. Arguments of a call are handed to it as they
+//! may be written down (`redact`), and only where the configuration says so.
 
 mod chain;
 mod directory;
 mod escape;
 mod event;
 mod flood;
+mod members;
 mod queue;
 mod read;
 mod segment;
@@ -21,13 +23,15 @@ mod writer;
 
 pub use chain::sha256;
 pub use directory::Directory;
-pub use escape::escaped;
-pub use event::{Decision, Event, Kind, Subject, Who};
+pub use escape::{ascii, escaped};
+pub use event::{Arguments, Decision, Event, Kind, Subject, Who};
 pub use read::{Follow, of_request};
 pub use verify::{Fault, Report, verify};
 
 use crate::clock::Clock;
 use crate::config::Sync;
+use crate::metrics::{AuditState, Metrics};
+use crate::redact::Redactor;
 use flood::Flood;
 use queue::Queue;
 use std::path::{Path, PathBuf};
@@ -108,6 +112,8 @@ pub struct Settings {
     pub clock: Clock,
     /// A segment that would grow beyond this is followed by a new one.
     pub segment_bytes: u64,
+    /// Where it is counted what is recorded, and what that costs.
+    pub metrics: Arc<Metrics>,
     /// Records that may wait for the writer. Results get twice the room: what they tell of has already run.
     pub queue_len: usize,
     /// The disk's moods, for tests.
@@ -124,6 +130,7 @@ impl Settings {
             sync,
             clock,
             segment_bytes: 64 * 1024 * 1024,
+            metrics: Arc::default(),
             queue_len: 4096,
             #[cfg(test)]
             faults: Arc::default(),
@@ -138,7 +145,10 @@ pub struct Audit(Arc<Open>);
 struct Open {
     queue: Arc<Queue>,
     flood: Flood,
+    redactor: Redactor,
     is_strict: AtomicBool,
+    metrics: Arc<Metrics>,
+    directory: Option<Directory>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -147,12 +157,15 @@ impl Audit {
     pub fn open(settings: Settings) -> Result<Audit, Error> {
         let queue = Arc::new(Queue::new(settings.clock.clone(), settings.queue_len));
         let is_strict = AtomicBool::new(settings.sync == Sync::Strict);
+        let redactor = Redactor::new(&settings.key);
+        let (metrics, directory) = (Arc::clone(&settings.metrics), Some(Directory::new(settings.directory.clone())));
         let writer = Writer::open(settings, Arc::clone(&queue))?;
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || writer.run())
             .map_err(Error::io("start the writer of", Path::new("the audit log")))?;
-        Ok(Audit(Arc::new(Open { queue, flood: Flood::new(), is_strict, writer: Mutex::new(Some(thread)) })))
+        let (flood, writer) = (Flood::new(), Mutex::new(Some(thread)));
+        Ok(Audit(Arc::new(Open { queue, flood, redactor, is_strict, metrics, directory, writer })))
     }
 
     /// A log that takes no record, for who only reads what others do: what has to be recorded first is refused.
@@ -160,12 +173,16 @@ impl Audit {
         let queue = Queue::new(clock, 0);
         queue.close();
         let (flood, is_strict) = (Flood::new(), AtomicBool::new(true));
-        Audit(Arc::new(Open { queue: Arc::new(queue), flood, is_strict, writer: Mutex::new(None) }))
+        // It tags nothing: nothing is written.
+        let redactor = Redactor::new(&[0; 32]);
+        let (metrics, directory, writer) = (Arc::default(), None, Mutex::new(None));
+        Audit(Arc::new(Open { queue: Arc::new(queue), flood, redactor, is_strict, metrics, directory, writer }))
     }
 
     /// Writes `event` and returns its `seq` once it is as certain as `durability` asks.
     /// A caller that stops waiting takes nothing back: the record is written all the same.
     pub async fn record(&self, event: Event<'_>, durability: Durability) -> Result<u64, Unavailable> {
+        self.0.metrics.event(event.kind.as_str(), event.code);
         let is_synced = durability == Durability::Synced && self.0.is_strict.load(Ordering::Relaxed);
         let written = self.0.queue.push_waiting(event.encode(), is_synced)?;
         written.await.unwrap_or(Err(Unavailable::Closed))
@@ -174,6 +191,7 @@ impl Audit {
     /// Writes `event` without waiting for it: for results, whose call has already run. It is kept while the disk
     /// cannot take it; when even the room kept for that is full it is lost, and counted in [`Audit::dropped`].
     pub fn record_later(&self, event: Event<'_>) {
+        self.0.metrics.event(event.kind.as_str(), event.code);
         self.0.queue.push(event.encode());
     }
 
@@ -182,7 +200,15 @@ impl Audit {
     pub fn record_stranger(&self, event: Event<'_>) {
         if let Some(unrecorded) = self.0.flood.admit() {
             self.record_later(Event { unrecorded: (unrecorded > 0).then_some(unrecorded), ..event });
+        } else {
+            self.0.metrics.event(event.kind.as_str(), event.code);
+            self.0.metrics.audit_left_out();
         }
+    }
+
+    /// What makes tags for this log.
+    pub fn redactor(&self) -> &Redactor {
+        &self.0.redactor
     }
 
     /// Whether the last attempt to write succeeded. While it did not, the writer tries again twice a second.
@@ -198,6 +224,21 @@ impl Audit {
     /// Records waiting for the writer.
     pub fn queued(&self) -> usize {
         self.0.queue.len()
+    }
+
+    /// Brings those metrics up to date that are looked up rather than counted. Reads the directory.
+    pub fn measure(&self) {
+        let queue = &self.0.queue;
+        self.0.metrics.audit(&AuditState {
+            is_available: queue.is_available(),
+            queued: queue.len(),
+            refused: queue.refused(),
+            dropped: queue.dropped(),
+        });
+        // While the directory cannot be read, the last sizes stand; `audit_available` says that something is wrong.
+        if let Some(space) = self.0.directory.as_ref().and_then(|directory| directory.space().ok()) {
+            self.0.metrics.audit_space(&space);
+        }
     }
 
     /// Takes a reloaded `audit.sync` into force.

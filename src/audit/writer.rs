@@ -6,17 +6,19 @@
 
 use super::chain::{self, Head, Stamp};
 use super::directory::{Directory, Link, ROTATED, START};
-use super::event::Members;
+use super::members::Members;
 use super::queue::{Entry, Queue};
 use super::segment::Segment;
 use super::{Error, Settings, Unavailable};
+use crate::metrics::Metrics;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// See the module.
 pub(super) struct Writer {
     queue: Arc<Queue>,
+    metrics: Arc<Metrics>,
     directory: Directory,
     segment_bytes: u64,
     /// Results that may be kept while the disk fails.
@@ -48,6 +50,7 @@ impl Writer {
         let (segment, head) = begin(&directory, queue.now(), &boot, None, None)?;
         Ok(Writer {
             queue,
+            metrics: settings.metrics,
             directory,
             segment_bytes: settings.segment_bytes,
             kept_max: settings.queue_len.saturating_mul(2),
@@ -112,7 +115,12 @@ impl Writer {
             chain::seal(&mut self.buffer, &mut head, now, &self.boot, members);
         }
         let is_synced = note.is_some() || batch.iter().any(|entry| entry.is_synced);
+        let began = Instant::now();
         self.segment.append(&self.buffer, is_synced)?;
+        self.metrics.audit_written(self.buffer.len());
+        if is_synced {
+            self.metrics.audit_synced(began.elapsed().as_secs_f64());
+        }
         let first_seq = self.head.seq + 1;
         self.head = head;
         Ok(first_seq)
@@ -167,6 +175,7 @@ impl Writer {
     fn failed(&mut self, batch: VecDeque<Entry>, error: Error) {
         self.queue.set_available(false);
         if self.outage.is_none() {
+            self.metrics.audit_outage();
             tracing::error!(error = error.with_cause(), "the audit log cannot be written");
             self.outage = Some(Outage {
                 since: self.queue.now(),

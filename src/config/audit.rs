@@ -20,6 +20,9 @@ pub struct Audit {
     pub keep_at_most: Option<ByteSize>,
     /// Signed statements of how far the log had come, by which it shows later that its end was cut off or rewritten.
     pub checkpoints: Checkpoints,
+    /// Whose arguments are recorded. Of all other calls only a keyed hash of the arguments is.
+    #[schemars(length(max = 64))]
+    pub arguments: Vec<RecordedArguments>,
     /// Where each record goes beside the files. Nothing waits for these.
     #[schemars(length(max = 8))]
     pub also: Vec<Sink>,
@@ -33,9 +36,28 @@ impl Default for Audit {
             keep: None,
             keep_at_most: None,
             checkpoints: Checkpoints::default(),
+            arguments: Vec::new(),
             also: Vec::new(),
         }
     }
+}
+
+/// Tools whose arguments are recorded with the decision on each call. What has the shape or the name of a secret is
+/// always replaced by a tag. Of a tool that several entries name, what any of them hides is hidden.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordedArguments {
+    /// Patterns `upstream/tool`, as in rules; at least one.
+    #[schemars(length(min = 1, max = 64))]
+    pub tools: Vec<String>,
+    /// JSON Pointers (RFC 6901) to values that are left out; `*` stands for any name or index.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub mask: Vec<String>,
+    /// JSON Pointers to values that are replaced by a tag: the same value has the same one, and `portcullis audit hash` tells it.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub tag: Vec<String>,
 }
 
 /// When a record counts as written.

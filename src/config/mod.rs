@@ -32,7 +32,7 @@ mod units;
 mod value;
 
 pub use approvals::{Admin, Approvals, DecidesAs, Webhook};
-pub use audit::{Audit, Checkpoints, Sink, StdoutSink, Sync, SyslogSink, SyslogTo};
+pub use audit::{Audit, Checkpoints, RecordedArguments, Sink, StdoutSink, Sync, SyslogSink, SyslogTo};
 pub use check::{Known, check, destination};
 pub use file::FileError;
 pub use issuer::{Algorithm, Issuer, IssuerTls, TokenType};

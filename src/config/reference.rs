@@ -4,8 +4,8 @@ use super::schema;
 use super::{
     Admin, Allow, Also, Approvals, Approvers, Audit, BehindProxy, Checkpoints, Client, Condition, Config, Deny, Hold,
     HttpUpstream, Identity, Issuer, IssuerTls, Limits, MetadataDocuments, Metrics, OAuth, Otlp, Policy, PolicyTest,
-    Rule, SandboxUpstream, Sink, SshCertificates, SshUpstream, StdoutSink, SyslogSink, Timeouts, Tls, Traces,
-    UpstreamTimeouts, UpstreamTls, User, Webhook, Who,
+    RecordedArguments, Rule, SandboxUpstream, Sink, SshCertificates, SshUpstream, StdoutSink, SyslogSink, Timeouts,
+    Tls, Traces, UpstreamTimeouts, UpstreamTls, User, Webhook, Who,
 };
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::Value;
@@ -251,6 +251,7 @@ fn fields(name: &str) -> &'static [&'static str] {
         "Timeouts" => fields_of::<Timeouts>(),
         "Audit" => fields_of::<Audit>(),
         "Checkpoints" => fields_of::<Checkpoints>(),
+        "RecordedArguments" => fields_of::<RecordedArguments>(),
         "Sink" => fields_of::<Sink>(),
         "StdoutSink" => fields_of::<StdoutSink>(),
         "SyslogSink" => fields_of::<SyslogSink>(),

@@ -1,6 +1,8 @@
 //! What looks like a credential: so that it is refused where it is written out, and blotted out where it is shown.
 
 use super::tree::{Node, Value};
+use crate::redact;
+pub(super) use crate::redact::names_secret;
 use std::ops::Range;
 use url::Url;
 
@@ -38,15 +40,6 @@ pub(super) fn guess(line: &str) -> Option<Range<usize>> {
     Some(start..line.len())
 }
 
-/// Whether a value under this name is likely to be a credential. Said of header names and of keys of the file.
-pub(super) fn names_secret(name: &str) -> bool {
-    const WORDS: [&str; 7] = ["authorization", "auth", "cookie", "token", "secret", "password", "apikey"];
-    let name = name.to_ascii_lowercase().replace('_', "-");
-    let last = name.rsplit('-').next().unwrap_or_default();
-    // Not `key` alone: in this file that is the path of one.
-    WORDS.contains(&last) || name.ends_with("-key") || name == "password-hash"
-}
-
 /// Whether a value is likely to hold a credential, whatever it is called.
 pub(super) fn holds_secret(text: &str) -> bool {
     let scheme = text.split(' ').next().unwrap_or_default();
@@ -55,6 +48,7 @@ pub(super) fn holds_secret(text: &str) -> bool {
     text.contains(" PRIVATE KEY-----")
         || ["bearer", "basic"].iter().any(is_scheme)
         || Url::parse(text).is_ok_and(|url| has_userinfo(&url) || secret_parameter(&url).is_some())
+        || redact::holds_secret(text)
 }
 
 /// Whether a user name or a password stands before the host.
@@ -70,28 +64,6 @@ pub(super) fn secret_parameter(url: &Url) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_secrets_are_told_from_others() {
-        for name in [
-            "Authorization",
-            "X-Api-Key",
-            "x_api_key",
-            "token",
-            "access_token",
-            "Cookie",
-            "Set-Cookie",
-            "X-Auth",
-            "client_secret",
-            "password_hash",
-            "apikey",
-        ] {
-            assert!(names_secret(name), "{name}");
-        }
-        for name in ["key", "tokens", "author", "X-Team", "keys", "monkey", "url", ""] {
-            assert!(!names_secret(name), "{name}");
-        }
-    }
 
     #[test]
     fn values_that_hold_secrets_are_told_from_others() {

@@ -10,14 +10,16 @@ pub(super) enum Family {
     Counters(IntCounterVec),
     Gauges(IntGaugeVec),
     Histograms(HistogramVec),
+    /// What the kernel says when it is asked.
+    OfProcess,
 }
 
 impl Family {
-    /// A metric without labels is there from now on, at zero.
     pub(super) fn register(about: &About, registry: &Registry) -> Family {
         let labels: Vec<&str> = about.labels.iter().map(|label| label.name).collect();
         let opts = Opts::new(about.name, about.help);
         let family = match about.kind {
+            _ if about.name.starts_with("process_") => Family::OfProcess,
             Kind::Counter => Family::Counters(keep(IntCounterVec::new(opts, &labels), registry)),
             Kind::Gauge => Family::Gauges(keep(IntGaugeVec::new(opts, &labels), registry)),
             Kind::Histogram(buckets) => {
@@ -25,9 +27,6 @@ impl Family {
                 Family::Histograms(keep(HistogramVec::new(opts, &labels), registry))
             }
         };
-        if labels.is_empty() {
-            family.touch(&[]);
-        }
         family
     }
 
@@ -37,7 +36,19 @@ impl Family {
             Family::Counters(vec) => drop(vec.with_label_values(labels)),
             Family::Gauges(vec) => drop(vec.with_label_values(labels)),
             Family::Histograms(vec) => drop(vec.with_label_values(labels)),
+            Family::OfProcess => {}
         }
+    }
+
+    /// Takes a series away.
+    pub(super) fn remove(&self, labels: &[&str]) {
+        // One that is not there has been taken away already.
+        let _ = match self {
+            Family::Counters(vec) => vec.remove_label_values(labels),
+            Family::Gauges(vec) => vec.remove_label_values(labels),
+            Family::Histograms(vec) => vec.remove_label_values(labels),
+            Family::OfProcess => Ok(()),
+        };
     }
 
     /// Takes every series away.
@@ -46,6 +57,7 @@ impl Family {
             Family::Counters(vec) => vec.reset(),
             Family::Gauges(vec) => vec.reset(),
             Family::Histograms(vec) => vec.reset(),
+            Family::OfProcess => {}
         }
     }
 

@@ -6,23 +6,33 @@
 mod family;
 mod label;
 mod list;
+mod process;
+mod told;
 
-pub use label::{Label, Values};
+pub use label::{Label, Names, Values};
 pub use list::{About, Kind, Metric, table};
+pub use told::{AuditSpace, AuditState, Spans};
 
 use family::Family;
+use label::OF_UPSTREAM;
+use process::Process;
+use prometheus::proto::MetricFamily;
 use prometheus::{Encoder as _, IntCounter, IntGauge, Registry, TextEncoder};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What this process counts.
 pub struct Metrics {
     registry: Registry,
     /// One for each of [`Metric::ALL`], in its order.
     families: Vec<Family>,
+    /// What the configuration in force names; `None` before there is one. Held by whoever brings totals up to date.
+    known: Mutex<Option<Names>>,
     /// Of every request: not looked up each time.
     in_flight: IntGauge,
     request_bytes: IntCounter,
     response_bytes: IntCounter,
-    catching_up: parking_lot::Mutex<()>,
 }
 
 impl Default for Metrics {
@@ -31,8 +41,14 @@ impl Default for Metrics {
     }
 }
 
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
 impl Metrics {
-    /// All at zero.
+    /// All at zero; without a configuration, only those that need no name of it.
     pub fn new() -> Self {
         let registry = Registry::new();
         let families: Vec<_> = Metric::ALL.iter().map(|metric| Family::register(&metric.about(), &registry)).collect();
@@ -41,13 +57,91 @@ impl Metrics {
             in_flight: families[Metric::InFlight as usize].gauge(&[]),
             request_bytes: counter(Metric::RequestBytes),
             response_bytes: counter(Metric::ResponseBytes),
+            known: Mutex::new(None),
             registry,
             families,
-            catching_up: parking_lot::Mutex::default(),
         };
+        metrics.begin_series(&Names::default(), |_| true);
+        metrics.set(Metric::BuildInfo, &[env!("CARGO_PKG_VERSION")], 1);
         metrics.set(Metric::CertificateExpiry, &["listener"], 0);
         metrics.set(Metric::CertificateFailed, &["listener"], 0);
         metrics
+    }
+
+    /// A configuration took effect, which names these. What it does not name any more has no series from now on.
+    pub fn config_loaded(&self, hash: &str, names: Names, unix_seconds: i64) {
+        self.count(Metric::ConfigReloads, &["ok"]);
+        self.set(Metric::ConfigFailed, &[], 0);
+        self.set(Metric::ConfigLoadedAt, &[], unix_seconds);
+        self.family(Metric::ConfigInfo).clear();
+        self.set(Metric::ConfigInfo, &[hash], 1);
+        // A gauge of what is named has a series once its value is known.
+        self.begin_series(&names, |about| about.kind != Kind::Gauge);
+        for (upstream, expires) in &names.certificates {
+            self.set(Metric::CertificateExpiry, &[&format!("{OF_UPSTREAM}{upstream}")], *expires);
+        }
+        *self.known() = Some(names);
+        // Also where nobody ever scrapes, old names go.
+        drop(self.gather());
+    }
+
+    fn begin_series(&self, names: &Names, is_wanted: impl Fn(&About) -> bool) {
+        for (metric, family) in Metric::ALL.iter().zip(&self.families) {
+            let about = metric.about();
+            if is_wanted(&about) {
+                names.first_series(about.labels).iter().for_each(|values| family.touch(values));
+            }
+        }
+    }
+
+    /// All of them in the Prometheus text format, version 0.0.4. One that has no series says what it is all the same.
+    pub fn render(&self) -> Vec<u8> {
+        let process = Process::read();
+        let mut gathered = self.gather();
+        let mut text = Vec::new();
+        for metric in Metric::ALL {
+            let About { name, kind, help, .. } = metric.about();
+            if let Some(family) = gathered.remove(name).filter(|family| !family.get_metric().is_empty()) {
+                TextEncoder::new().encode(&[family], &mut text).expect("writing to memory does not fail");
+                continue;
+            }
+            text.extend(format!("# HELP {name} {help}\n# TYPE {name} {}\n", kind.as_str()).into_bytes());
+            if let Some(value) = process.as_ref().and_then(|process| process.value(*metric)) {
+                text.extend(format!("{name} {value}\n").into_bytes());
+            }
+        }
+        text
+    }
+
+    /// Every series there is, by the name of its metric. Those of names that are not known any more are taken away here,
+    /// not when the name goes: a call that was under way then may count after that.
+    fn gather(&self) -> HashMap<String, MetricFamily> {
+        let known = self.known();
+        let mut gathered: HashMap<_, _> =
+            self.registry.gather().into_iter().map(|family| (family.name().to_owned(), family)).collect();
+        let Some(names) = &*known else {
+            return gathered;
+        };
+        for (metric, family) in Metric::ALL.iter().zip(&self.families) {
+            let About { name, labels, .. } = metric.about();
+            let Some(series) = gathered.get_mut(name) else {
+                continue;
+            };
+            series.mut_metric().retain(|one| {
+                let value = |label: &Label| one.get_label().iter().find(|pair| pair.name() == label.name);
+                let values: Vec<&str> = labels.iter().filter_map(value).map(|pair| pair.value()).collect();
+                let is_known = labels.iter().zip(&values).all(|(label, value)| names.allow(label.values, value));
+                if !is_known {
+                    family.remove(&values);
+                }
+                is_known
+            });
+        }
+        gathered
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Names>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn family(&self, metric: Metric) -> &Family {
@@ -58,6 +152,14 @@ impl Metrics {
         self.family(metric).counter(labels).inc();
     }
 
+    /// Brings a counter up to what was counted elsewhere.
+    fn raise(&self, metric: Metric, labels: &[&str], total: u64) {
+        let counter = self.family(metric).counter(labels);
+        // Two scrapes at once must not both add the difference.
+        let _one_at_a_time = self.known();
+        counter.inc_by(total.saturating_sub(counter.get()));
+    }
+
     fn set(&self, metric: Metric, labels: &[&str], value: i64) {
         self.family(metric).gauge(labels).set(value);
     }
@@ -65,208 +167,6 @@ impl Metrics {
     fn set_n(&self, metric: Metric, labels: &[&str], n: usize) {
         self.set(metric, labels, i64::try_from(n).unwrap_or(i64::MAX));
     }
-
-    /// All of them in the Prometheus text format, version 0.0.4.
-    pub fn render(&self) -> Vec<u8> {
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut text).expect("writing to memory does not fail");
-        text
-    }
-
-    /// A request begins; the guard ends it, also when its task panics.
-    pub fn begin(&self) -> InFlight {
-        self.in_flight.inc();
-        InFlight(self.in_flight.clone())
-    }
-
-    /// Requests being served right now.
-    pub fn in_flight(&self) -> i64 {
-        self.in_flight.get()
-    }
-
-    /// A client connection begins; the guard ends it.
-    pub fn connected(&self, listener: &'static str) -> Connected {
-        let gauge = self.family(Metric::Connections).gauge(&[listener]);
-        gauge.inc();
-        Connected(gauge)
-    }
-
-    /// A client connection was ended before a request could be read.
-    pub fn connection_refused(&self, listener: &'static str, reason: &'static str) {
-        self.count(Metric::ConnectionsRefused, &[listener, reason]);
-    }
-
-    /// A held call has come to this state.
-    pub fn approval(&self, upstream: &str, state: &'static str) {
-        self.count(Metric::Approvals, &[upstream, state]);
-    }
-
-    /// So many held calls are undecided.
-    pub fn approvals_pending(&self, n: usize) {
-        self.set_n(Metric::ApprovalsPending, &[], n);
-    }
-
-    /// Counts an attempt to tell a webhook.
-    pub fn webhook(&self, hook: &str, result: &'static str) {
-        self.count(Metric::WebhookDeliveries, &[hook, result]);
-    }
-
-    /// Says how many webhooks are to be told, and could not be.
-    pub fn webhooks(&self, waiting: usize, dead: usize) {
-        self.set_n(Metric::WebhooksWaiting, &[], waiting);
-        self.set_n(Metric::WebhooksDead, &[], dead);
-    }
-
-    /// So many callers wait for a held call in this process.
-    pub fn approvals_waiting(&self, n: usize) {
-        self.set_n(Metric::ApprovalsWaiting, &[], n);
-    }
-
-    /// A held call was decided on after this time.
-    pub fn approval_decided_after(&self, seconds: f64) {
-        self.family(Metric::ApprovalDecision).histogram(&[]).observe(seconds);
-    }
-
-    /// A listener's certificate (`listener`: the agents', `admin`) was read and is in use, until this time.
-    pub fn certificate_in_use(&self, listener: &str, expires_unix_seconds: i64) {
-        self.set(Metric::CertificateFailed, &[listener], 0);
-        self.set(Metric::CertificateExpiry, &[listener], expires_unix_seconds);
-    }
-
-    /// A listener's certificate on disk cannot be used; the old one stays.
-    pub fn certificate_refused(&self, listener: &str) {
-        self.set(Metric::CertificateFailed, &[listener], 1);
-    }
-
-    /// An upstream is shown a certificate, until this time.
-    pub fn upstream_certificate(&self, upstream: &str, expires_unix_seconds: i64) {
-        let used_by = format!("upstream {upstream}");
-        self.set(Metric::CertificateExpiry, &[used_by.as_str()], expires_unix_seconds);
-    }
-
-    /// A request has ended.
-    pub fn request(&self, route: &str, method: &str, status: u16, seconds: f64, bytes: (usize, usize)) {
-        self.count(Metric::Requests, &[route, method, label::status(status)]);
-        self.family(Metric::RequestDuration).histogram(&[route, method]).observe(seconds);
-        self.request_bytes.inc_by(bytes.0 as u64);
-        self.response_bytes.inc_by(bytes.1 as u64);
-    }
-
-    /// A call was answered by us.
-    pub fn refusal(&self, route: &str, code: &'static str) {
-        self.count(Metric::Refusals, &[route, code]);
-    }
-
-    /// Policy decided.
-    pub fn decision(&self, upstream: &str, method: &'static str, decision: &'static str) {
-        self.count(Metric::Decisions, &[upstream, method, decision]);
-    }
-
-    /// A call is about to be forwarded, this long after it began.
-    pub fn decided_after(&self, seconds: f64) {
-        self.family(Metric::DecisionDuration).histogram(&[]).observe(seconds);
-    }
-
-    /// An upstream failed.
-    pub fn upstream_error(&self, upstream: &str, code: &'static str) {
-        self.count(Metric::UpstreamErrors, &[upstream, code]);
-    }
-
-    /// A connection is used.
-    pub fn upstream_connection(&self, upstream: &str, is_reused: bool) {
-        self.count(Metric::UpstreamConnections, &[upstream, if is_reused { "true" } else { "false" }]);
-    }
-
-    /// An upstream was asked for its tools.
-    pub fn upstream_up(&self, upstream: &str, n_tools: usize, is_up: bool) {
-        self.set(Metric::UpstreamUp, &[upstream], i64::from(is_up));
-        if is_up {
-            self.set_n(Metric::UpstreamTools, &[upstream], n_tools);
-        }
-    }
-
-    /// An upstream's process was started.
-    pub fn upstream_started(&self, upstream: &str) {
-        self.count(Metric::UpstreamStarts, &[upstream]);
-    }
-
-    /// An upstream's process does not run.
-    pub fn upstream_down(&self, upstream: &str) {
-        self.set(Metric::UpstreamUp, &[upstream], 0);
-    }
-
-    /// A message of an upstream was not passed on.
-    pub fn dropped_message(&self, upstream: &str, reason: &'static str) {
-        self.count(Metric::DroppedMessages, &[upstream, reason]);
-    }
-
-    /// How many verified tokens are kept, and whether revocations are up to date.
-    pub fn tokens(&self, n_cached: usize, is_current: bool) {
-        self.set_n(Metric::TokensCached, &[], n_cached);
-        self.set(Metric::RevocationsCurrent, &[], i64::from(is_current));
-    }
-
-    /// The keys of an external issuer were fetched.
-    pub fn issuer_fetched(&self, issuer: &str, n_keys: usize, unix_seconds: i64) {
-        self.count(Metric::IssuerFetches, &[issuer, "ok"]);
-        self.set_n(Metric::IssuerKeys, &[issuer], n_keys);
-        self.set(Metric::IssuerKeysFetched, &[issuer], unix_seconds);
-    }
-
-    /// They could not be.
-    pub fn issuer_fetch_failed(&self, issuer: &str) {
-        self.count(Metric::IssuerFetches, &[issuer, "failed"]);
-    }
-
-    /// Whether the audit log can be written, and how many result records were lost.
-    pub fn audit(&self, is_available: bool, n_dropped: u64) {
-        self.set(Metric::AuditAvailable, &[], i64::from(is_available));
-        self.set(Metric::AuditDropped, &[], i64::try_from(n_dropped).unwrap_or(i64::MAX));
-    }
-
-    /// What became of spans since the start, and how many wait. The queue counts them itself: here its counts are caught up
-    /// with.
-    pub fn spans(&self, spans: &Spans) {
-        let catch_up = |metric: Metric, labels: &[&str], now: u64| {
-            let counter = self.family(metric).counter(labels);
-            counter.inc_by(now.saturating_sub(counter.get()));
-        };
-        let _one_at_a_time = self.catching_up.lock();
-        catch_up(Metric::SpansExported, &[], spans.exported);
-        catch_up(Metric::ExportFailures, &[], spans.failures);
-        for (reason, n) in spans.dropped {
-            catch_up(Metric::SpansDropped, &[reason], n);
-        }
-        self.set_n(Metric::SpansWaiting, &[], spans.waiting);
-    }
-
-    /// A configuration took effect.
-    pub fn config_loaded(&self, hash: &str, unix_seconds: i64) {
-        self.count(Metric::ConfigReloads, &["ok"]);
-        self.set(Metric::ConfigFailed, &[], 0);
-        self.set(Metric::ConfigLoadedAt, &[], unix_seconds);
-        self.family(Metric::ConfigInfo).clear();
-        self.set(Metric::ConfigInfo, &[hash], 1);
-    }
-
-    /// A configuration was refused; the old one stays.
-    pub fn config_refused(&self) {
-        self.count(Metric::ConfigReloads, &["refused"]);
-        self.set(Metric::ConfigFailed, &[], 1);
-    }
-}
-
-/// What became of spans since the start.
-#[derive(Clone, Copy, Debug)]
-pub struct Spans {
-    /// A collector has so many.
-    pub exported: u64,
-    /// None has so many, by why.
-    pub dropped: [(&'static str, u64); 3],
-    /// Attempts to send some that failed.
-    pub failures: u64,
-    /// So many wait.
-    pub waiting: usize,
 }
 
 /// One request being served.
@@ -302,5 +202,81 @@ mod tests {
 
         assert!(text.contains(r#"portcullis_refusals_total{code="policy.denied",route="github"} 1"#), "{text}");
         assert!(text.contains("portcullis_requests_in_flight 0"), "{text}");
+    }
+
+    fn text(metrics: &Metrics) -> String {
+        String::from_utf8(metrics.render()).expect("the text format is UTF-8")
+    }
+
+    fn named(upstreams: &[&str]) -> Names {
+        Names { upstreams: upstreams.iter().map(|name| (*name).to_owned()).collect(), ..Names::default() }
+    }
+
+    #[test]
+    fn every_metric_says_what_it_is_before_anything_has_happened() {
+        let text = text(&Metrics::new());
+
+        for About { name, kind, .. } in Metric::ALL.iter().map(|metric| metric.about()) {
+            assert!(text.contains(&format!("# TYPE {name} {}\n", kind.as_str())), "{name}:\n{text}");
+        }
+        assert!(text.contains("portcullis_tokens_total{event=\"replayed\"} 0"), "{text}");
+        assert!(text.contains("\nprocess_open_fds "), "{text}");
+    }
+
+    #[test]
+    fn what_the_configuration_names_no_longer_has_no_series_whoever_counts_it_late() {
+        let metrics = Metrics::new();
+        let certificates = [("old".to_owned(), 7)].into();
+        metrics.config_loaded("a", Names { certificates, ..named(&["old", "kept"]) }, 1);
+        metrics.upstream_up("old", 3, true);
+        metrics.upstream_up("kept", 3, true);
+        let before = text(&metrics);
+        assert!(
+            before.contains("upstream_up{upstream=\"old\"} 1") && before.contains("\"upstream old\"} 7"),
+            "{before}"
+        );
+        assert!(before.contains("upstream_errors_total{code=\"upstream.down\",upstream=\"old\"} 0"), "{before}");
+
+        metrics.config_loaded("b", named(&["kept"]), 2);
+        metrics.request("old", "tools/call", 200, 0.1, (1, 1));
+        metrics.upstream_up("old", 0, false);
+
+        let after = text(&metrics);
+        assert!(!after.contains("old"), "{after}");
+        assert!(after.contains("upstream_up{upstream=\"kept\"} 1"), "{after}");
+        assert!(after.contains("config_info{hash=\"b\"} 1") && !after.contains("hash=\"a\""), "{after}");
+        let back = metrics.family(Metric::UpstreamUp).gauge(&["old"]).get();
+        assert_eq!(back, 0, "the series itself is gone, not only its line");
+    }
+
+    #[test]
+    fn a_total_from_elsewhere_is_never_counted_twice() {
+        let metrics = Metrics::new();
+        for dropped in [2, 2, 5] {
+            metrics.audit(&AuditState { dropped, ..AuditState::default() });
+        }
+
+        assert!(text(&metrics).contains("audit_records_dropped_total 5\n"));
+    }
+
+    #[test]
+    fn what_the_audit_log_is_told_counts_by_what_it_is() {
+        let metrics = Metrics::new();
+        metrics.event("login.failed", Some("login.paused"));
+        metrics.event("login.failed", Some("login.unheard_of"));
+        metrics.event("token.replayed", None);
+        metrics.event("decision", None);
+
+        let text = text(&metrics);
+        for sample in [
+            "logins_total{result=\"paused\"} 1",
+            "logins_total{result=\"unavailable\"} 1",
+            "logins_total{result=\"succeeded\"} 0",
+            "tokens_total{event=\"replayed\"} 1",
+            "audit_events_total{event=\"login.failed\"} 2",
+            "audit_events_total{event=\"decision\"} 1",
+        ] {
+            assert!(text.contains(sample), "{sample}:\n{text}");
+        }
     }
 }

@@ -44,20 +44,21 @@ use crate::browser::{self, Budget, Plane, Rate, Signing};
 use crate::clock::Clock;
 use crate::fetch::Fetcher;
 use crate::identity::Keys;
+use crate::metrics::Metrics;
 use crate::pages;
 use crate::secret::Secret;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use arc_swap::ArcSwap;
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use documents::Documents;
 use register::Registrations;
@@ -153,7 +154,7 @@ pub const OPEN_TO_SCRIPTS: &[&str] = &["/.well-known/*", "/jwks", "/token", "/re
 
 /// Every endpoint and document, and for every other path a 404 that is neither HTML nor a challenge: clients probe many
 /// well-known paths and take anything else for an answer.
-pub fn router(shared: Shared) -> Router {
+pub fn router(shared: Shared, metrics: Arc<Metrics>) -> Router {
     Router::new()
         .merge(authorization_server(&shared))
         .route("/.well-known/oauth-protected-resource", get(protected_resource::root))
@@ -170,7 +171,17 @@ pub fn router(shared: Shared) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(shared.plane.clone(), browser::write_down))
         .layer(axum::middleware::from_fn(caller::remember))
+        .layer(from_fn_with_state(metrics, count))
         .with_state(shared)
+}
+
+async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let began = Instant::now();
+    let response = next.run(request).await;
+    let path = path.as_ref().map(MatchedPath::as_str);
+    metrics.oauth_request(path, response.status().as_u16(), began.elapsed().as_secs_f64());
+    response
 }
 
 /// Where clients get their tokens; not there while the configuration names another authorization server.

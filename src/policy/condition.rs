@@ -202,7 +202,7 @@ fn unescape(token: &str) -> Result<Box<str>, &'static str> {
 }
 
 /// Without leading zeros, so that one element has one name. `-` names the element after the last: there is none.
-fn index(token: &str) -> Option<usize> {
+pub(super) fn index(token: &str) -> Option<usize> {
     let is_digits = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_digit());
     match token {
         "-" => Some(usize::MAX),

@@ -25,7 +25,9 @@ mod index;
 mod lint;
 mod literal;
 mod number;
+mod outlook;
 mod pattern;
+mod recording;
 mod rule;
 #[cfg(test)]
 mod testing;
@@ -39,6 +41,9 @@ pub use decision::{Allowed, Approvers, Decision, Denied, Held, Hold, Signal, Why
 pub use explain::{Explanation, Line};
 pub use external::lint_external;
 pub use lint::lint;
+pub use outlook::{Learned, Outlook, Ruling, Seen, Sighting, Verdict};
+pub use pattern::Glob;
+pub use recording::{Hidden, Recording};
 
 use crate::identity::Principal;
 use crate::jsonrpc::Node;

@@ -14,11 +14,18 @@ pub(super) struct Pattern {
 
 /// A text with `*` for any characters, none included.
 #[derive(Debug)]
-pub(super) enum Glob {
+pub enum Glob {
     /// Without a `*`.
     Exact(Box<str>),
-    /// The pieces around the `*`s; those in the middle are not empty.
-    Wild { first: Box<str>, middle: Box<[Box<str>]>, last: Box<str> },
+    /// The pieces around the `*`s.
+    Wild {
+        /// Before the first.
+        first: Box<str>,
+        /// Between them; none is empty.
+        middle: Box<[Box<str>]>,
+        /// After the last.
+        last: Box<str>,
+    },
 }
 
 // === impl Pattern ===
@@ -42,7 +49,8 @@ impl Pattern {
 // === impl Glob ===
 
 impl Glob {
-    fn parse(text: &str) -> Glob {
+    /// Every text is one.
+    pub fn parse(text: &str) -> Glob {
         let Some((first, rest)) = text.split_once('*') else {
             return Glob::Exact(text.into());
         };
@@ -55,7 +63,7 @@ impl Glob {
     }
 
     /// Takes each middle piece at the first place it fits, which leaves most to the rest: no backtracking, linear time.
-    pub(super) fn matches(&self, text: &str) -> bool {
+    pub fn matches(&self, text: &str) -> bool {
         match self {
             Glob::Exact(exact) => **exact == *text,
             Glob::Wild { first, middle, last } => {

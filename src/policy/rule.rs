@@ -111,12 +111,12 @@ impl Rule {
         }
     }
 
-    fn names(&self, upstream: &str, object: Object<'_>) -> bool {
+    pub(super) fn names(&self, upstream: &str, object: Object<'_>) -> bool {
         self.patterns(object).iter().any(|pattern| pattern.matches(upstream, object.name()))
     }
 
     /// Doubt never opens: what an allow cannot be sure of it does not take, what a deny or hold cannot rule out it does.
-    fn takes(&self, condition: &Condition, finding: Finding) -> bool {
+    pub(super) fn takes(&self, condition: &Condition, finding: Finding) -> bool {
         match finding {
             Finding::Holds => true,
             Finding::Fails(_) => false,

@@ -11,6 +11,7 @@
 //! read, judged and sent here, over pingora's sessions and pooled connections (docs/decisions/0001).
 
 mod accept;
+mod arguments;
 mod ask;
 mod authenticate;
 mod batch;

@@ -1,15 +1,15 @@
 //! What is written down: the decision before a call is forwarded, and how the exchange ended, for every ending.
 
-use super::Gateway;
 use super::accept::Accepts;
 use super::exchange::Exchange;
 use super::receive::Received;
 use super::refuse::{Code, Refusal};
-use super::traced;
-use crate::audit::{self, Durability, Event, Kind, Unavailable, Who};
+use super::{Gateway, arguments, traced};
+use crate::audit::{self, Arguments, Durability, Event, Kind, Unavailable, Who};
 use crate::identity::{Principal, Subject};
 use crate::mcp::Verb;
 use crate::policy::Decision;
+use crate::redact::Tag;
 use crate::snapshot::Route;
 use crate::trace::Stage;
 use std::sync::Arc;
@@ -138,16 +138,18 @@ async fn write_decision(
     durability: Durability,
 ) -> Result<(), Unavailable> {
     let call = &received.call;
-    let arguments = call.arguments.and_then(|span| received.body.get(span.start..span.end)).map(audit::sha256);
+    let hash = arguments::hash(gateway, received);
+    let recorded = arguments::recorded(gateway, exchange, route, received);
     gateway.metrics.decision(&route.name, call.method.name, word.as_str());
     exchange.facts.is_decided = true;
     traced::decided(exchange, word.as_str(), rules);
     let event = Event {
         decision: Some(word),
         rules,
-        arguments_sha256: arguments.as_ref(),
+        arguments_hash: hash.as_ref().map(Tag::as_str),
+        arguments: recorded.as_ref().map(|(json, bytes)| Arguments { json: json.as_deref(), bytes: *bytes }),
         body_bytes: Some(received.body.len() as u64),
-        ..event(Kind::Decision, exchange)
+        ..judged(exchange)
     };
     let written = gateway.audit.record(event, durability).await;
     if written.is_err() {
@@ -245,6 +247,18 @@ pub(super) fn asked(gateway: &Gateway, exchange: &Exchange, method: &str, is_pas
     // Only what the specification knows: what a server calls a method is its own text.
     let method = crate::mcp::Ask::of_method(method).map(|_| method);
     gateway.audit.record_later(Event { method, decision: Some(decision), ..event(Kind::Asked, exchange) });
+}
+
+/// A decision, with all of the principal that it was made by: `audit replay` makes it again under other rules.
+fn judged(exchange: &Exchange) -> Event<'_> {
+    let principal = exchange.facts.principal.as_ref();
+    let is_also_somebody = principal.is_some_and(|principal| !principal.is_local && principal.person.is_some());
+    Event {
+        groups: principal.map_or(&[], |principal| &*principal.groups),
+        claimed: principal.filter(|_| is_also_somebody).map_or(&[], |principal| &*principal.claimed),
+        scopes: principal.map_or(&[], |principal| &*principal.scopes),
+        ..event(Kind::Decision, exchange)
+    }
 }
 
 fn event(kind: Kind, exchange: &Exchange) -> Event<'_> {

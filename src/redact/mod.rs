@@ -4,10 +4,24 @@
 //! shape of one (a token, a private key, a URL with credentials). A tag is keyed, so that the same value has the same tag
 //! in one deployment and can be looked for (`portcullis audit hash`), while nobody without the key can try guesses.
 
+mod base64;
+mod find;
+mod json;
+mod names;
+mod pattern;
+mod places;
+mod shapes;
+mod value;
+
+pub use names::is_secret as names_secret;
+pub use pattern::Shape;
+pub use shapes::SHAPES;
+
 use ring::{digest, hmac};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Finds secrets and replaces them. Clones share the key.
@@ -42,15 +56,39 @@ impl Redactor {
 
     /// `text` with a tag in place of all that has the shape of a secret. Most texts are returned as they are, and quickly.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        Cow::Borrowed(text)
+        let found = find::find(text);
+        if found.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let mut out = self.replaced(text, &found);
+        // What stood between two secrets may be read otherwise now. Most often nothing is found, and this is the end.
+        for _ in 0..MOST_ROUNDS {
+            let found = find::find(&out);
+            if found.is_empty() {
+                break;
+            }
+            out = self.replaced(&out, &found);
+        }
+        Cow::Owned(out)
+    }
+
+    fn replaced(&self, text: &str, found: &[Range<usize>]) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut end = 0;
+        for range in found {
+            out.push_str(&text[end..range.start]);
+            out.push_str(self.tag(text[range.clone()].as_bytes()).as_str());
+            end = range.end;
+        }
+        out.push_str(&text[end..]);
+        out
     }
 
     /// `value` without what has the shape of a secret, stands under a key that names one, or is pointed at:
     /// `masked` values are left out (`"[masked]"`), `tagged` ones replaced by their tag. Pointers are RFC 6901, with `*` for
     /// any key or index. Keys that look like secrets are replaced as well.
     pub fn json(&self, value: &Value, masked: &[String], tagged: &[String]) -> Value {
-        let _ = (masked, tagged);
-        value.clone()
+        json::Walk::new(self, masked, tagged).value(value)
     }
 }
 
@@ -69,6 +107,36 @@ impl Tag {
     }
 }
 
+/// Whether a text holds what has the shape of a secret.
+pub fn holds_secret(text: &str) -> bool {
+    !find::find(text).is_empty()
+}
+
+/// The tables of shapes and places, for the documentation.
+pub fn tables() -> String {
+    let mut text = String::from("| Shape | What it is | How it is written |\n|---|---|---|\n");
+    for shape in SHAPES {
+        text.push_str(&format!("| {} | {} | `{}` |\n", shape.id, shape.what, shape.to_string().replace('|', "\\|")));
+    }
+    text.push_str("\n| What | Where it stands |\n|---|---|\n");
+    for (what, place) in places::TABLE {
+        text.push_str(&format!("| {what} | {place} |\n"));
+    }
+    text
+}
+
+/// Whether a text is a tag, and nothing else.
+fn is_tag(text: &str) -> bool {
+    let hexadecimal = |text: &str, n: usize| text.len() == n && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let parts = text.strip_prefix("hmac:").and_then(|rest| rest.split_once(':'));
+    parts.is_some_and(|(kid, mac)| hexadecimal(kid, 8) && hexadecimal(mac, 16))
+}
+
+const MOST_ROUNDS: usize = 3;
+
 fn hex(bytes: &[u8], n: usize) -> String {
     bytes.iter().take(n).map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,6 +78,13 @@ impl Send<'_> {
     /// # Errors
     /// [`Error`]. A request that is not repeatable is never sent twice, whatever happens to the connection.
     pub async fn send(&self, request: &Request) -> Result<Answer, Error> {
+        let began = Instant::now();
+        let answer = self.send_there(request).await?;
+        self.shared.metrics.upstream_answered_after(&self.upstream.name, began.elapsed().as_secs_f64());
+        Ok(answer)
+    }
+
+    async fn send_there(&self, request: &Request) -> Result<Answer, Error> {
         match &self.upstream.local {
             None => self.send_with(request, None).await,
             Some(process) => {

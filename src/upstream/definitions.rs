@@ -137,9 +137,6 @@ impl Due {
 async fn refresh(upstream: &Upstream, shared: &Shared) -> bool {
     let was_up = upstream.definitions.load().era.is_some();
     let fetched = upstream.fetch(shared).await;
-    if let Some(expires) = upstream.dial.certificate_expires() {
-        shared.metrics.upstream_certificate(&upstream.name, expires);
-    }
     shared.metrics.upstream_up(&upstream.name, fetched.as_ref().map_or(0, |d| d.tools.len()), fetched.is_ok());
     match fetched {
         Ok(known) => {

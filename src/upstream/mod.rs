@@ -154,6 +154,13 @@ impl Upstreams {
 // === impl Upstream ===
 
 impl Upstream {
+    /// When the certificate that it is shown runs out, in seconds since the Unix epoch.
+    pub fn certificate_expires(&self) -> Option<i64> {
+        self.dial.certificate_expires()
+    }
+}
+
+impl Upstream {
     fn http(name: &str, settings: &HttpUpstream, loaded: &config::Loaded, at: &Path) -> Result<Upstream, Vec<Problem>> {
         let mut problems = Vec::new();
         let headers = secret_headers(settings, loaded, at, &mut problems);

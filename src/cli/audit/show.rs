@@ -33,8 +33,12 @@ fn show_record(record: &Value, out: &mut dyn Write) -> io::Result<()> {
 }
 
 /// What `show` prints below the first line.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 30] = [
+    "trace",
     "principal",
+    "groups",
+    "claimed",
+    "scopes",
     "peer",
     "route",
     "upstream",
@@ -47,7 +51,7 @@ const KEYS: [&str; 25] = [
     "digest",
     "via",
     "snapshot",
-    "arguments_sha256",
+    "arguments_hash",
     "body_bytes",
     "outcome",
     "status",
@@ -56,6 +60,7 @@ const KEYS: [&str; 25] = [
     "bytes_out",
     "unrecorded",
     "detail",
+    "arguments",
     "cut",
     "segment",
     "seq",

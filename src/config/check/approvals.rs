@@ -96,7 +96,7 @@ fn wait(wait: Period, expires: Period, path: Path, problems: &mut Vec<Problem>) 
 }
 
 /// RFC 6901 §3.
-fn is_pointer(text: &str) -> bool {
+pub(super) fn is_pointer(text: &str) -> bool {
     let is_escaped = text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
     (text.is_empty() || text.starts_with('/')) && is_escaped
 }

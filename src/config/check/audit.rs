@@ -1,7 +1,7 @@
 //! The audit log: files that hold enough, that are not removed before they have done their work, checkpoints that stand
 //! apart from what they speak of, and sinks that are each somewhere else.
 
-use super::otlp;
+use super::{approvals, names, otlp};
 use crate::config::audit::{Audit, Sink, SyslogTo};
 use crate::config::problem::{Path, Problem};
 use crate::config::{ByteSize, Config, Period};
@@ -17,6 +17,7 @@ const FILE_MAX: usize = 4 * 1024 * 1024 * 1024;
 /// One that is written to, and some to look at.
 const FILES_MIN: usize = 4;
 const COLLECTOR: &str = "write it as `https://collector.example.com:4318/v1/logs`";
+const ENTRIES_MAX: usize = 64;
 const SINKS_MAX: usize = 8;
 const RECORDS_MAX: u32 = 1_000_000;
 const EVERY_MIN: Duration = Duration::from_millis(100);
@@ -31,6 +32,7 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
     }
     kept(config, audit, &path, problems);
     checkpoints(config, audit, &path.key("checkpoints"), problems);
+    arguments(config, audit, &path.key("arguments"), problems);
     let path = path.key("also");
     if audit.also.len() > SINKS_MAX {
         problems.push(Problem::new(&path, format!("{} sinks are more than {SINKS_MAX}", audit.also.len())));
@@ -38,6 +40,34 @@ pub(super) fn check(config: &Config, problems: &mut Vec<Problem>) {
     let mut seen = Seen::default();
     for (at, sink) in audit.also.iter().enumerate() {
         self::sink(sink, &path.index(at), &mut seen, problems);
+    }
+}
+
+// === Whose arguments are recorded ===
+
+fn arguments(config: &Config, audit: &Audit, path: &Path, problems: &mut Vec<Problem>) {
+    if audit.arguments.len() > ENTRIES_MAX {
+        problems.push(Problem::new(path, format!("{} entries are more than {ENTRIES_MAX}", audit.arguments.len())));
+    }
+    for (at, entry) in audit.arguments.iter().enumerate() {
+        let path = path.index(at);
+        for (key, texts) in [("tools", &entry.tools), ("mask", &entry.mask), ("tag", &entry.tag)] {
+            if texts.len() > ENTRIES_MAX {
+                let message = format!("{} entries are more than {ENTRIES_MAX}", texts.len());
+                problems.push(Problem::new(path.key(key), message));
+            }
+        }
+        for (at, tool) in entry.tools.iter().enumerate() {
+            problems.extend(names::unknown_upstream(config, tool, path.key("tools").index(at)));
+        }
+        for (key, pointers) in [("mask", &entry.mask), ("tag", &entry.tag)] {
+            for (at, pointer) in pointers.iter().enumerate().filter(|(_, pointer)| !approvals::is_pointer(pointer)) {
+                let message = format!("`{pointer}` is no JSON Pointer");
+                problems.push(Problem::new(path.key(key).index(at), message).hint(
+                    "write `/password`, or `/users/*/name` with `*` for any name or index; a slash within a name is `~1`, a tilde `~0`",
+                ));
+            }
+        }
     }
 }
 

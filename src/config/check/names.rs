@@ -112,24 +112,27 @@ fn objects(rule: &Rule, path: &Path, names: &Names<'_>, problems: &mut Vec<Probl
     for (key, patterns) in [("tools", &rule.tools), ("resources", &rule.resources), ("prompts", &rule.prompts)] {
         for (at, pattern) in patterns.iter().enumerate() {
             let path = path.key(key).index(at);
-            problems.extend(unknown_upstream(pattern, path, names));
+            problems.extend(unknown(pattern, path, &names.upstreams));
         }
     }
 }
 
 /// Whether the half before the first `/` matches no upstream. A pattern without `/` is `policy`'s to refuse.
-fn unknown_upstream(pattern: &str, path: Path, names: &Names<'_>) -> Option<Problem> {
+pub(super) fn unknown_upstream(config: &Config, pattern: &str, path: Path) -> Option<Problem> {
+    unknown(pattern, path, &config.upstreams.keys().map(String::as_str).collect())
+}
+
+fn unknown(pattern: &str, path: Path, upstreams: &BTreeSet<&str>) -> Option<Problem> {
     let (upstream, _) = pattern.split_once('/')?;
-    let mut all = names.upstreams.iter().copied();
+    let mut all = upstreams.iter().copied();
     if all.any(|name| matches(upstream, name)) {
         return None;
     }
     if upstream.contains('*') {
         let message = format!("no upstream matches `{upstream}`");
-        return Some(Problem::new(path, message).hint(known("upstreams", &names.upstreams)));
+        return Some(Problem::new(path, message).hint(known("upstreams", upstreams)));
     }
-    let hint =
-        did_you_mean(upstream, names.upstreams.iter().copied()).unwrap_or_else(|| known("upstreams", &names.upstreams));
+    let hint = did_you_mean(upstream, upstreams.iter().copied()).unwrap_or_else(|| known("upstreams", upstreams));
     Some(Problem::new(path, format!("unknown upstream `{upstream}`")).hint(hint))
 }
 
@@ -179,7 +182,7 @@ fn tests(config: &Config, names: &Names<'_>, problems: &mut Vec<Problem>) {
         let path = Path::root().key("policy").key("tests").index(at);
         for (key, object) in [("tool", &test.tool), ("resource", &test.resource), ("prompt", &test.prompt)] {
             let object = object.as_deref().unwrap_or_default();
-            problems.extend(unknown_upstream(object, path.key(key), names));
+            problems.extend(unknown(object, path.key(key), &names.upstreams));
         }
     }
 }

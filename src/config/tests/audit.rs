@@ -44,6 +44,16 @@ audit: { checkpoints: { file: /var/lib/portcullis/keys/c } }
 audit: { checkpoints: { file: /mnt/.. } }
 => error: `/mnt/..` is no file (gateway.yaml:1:31)
 
+audit: { arguments: [{ tools: ["github/*"], mask: [/body, "/users/*/name"], tag: [""] }, { tools: ["*/*"] }] }
+
+audit: { arguments: [{ tools: [] }] }
+=> error: at least one is needed here (gateway.yaml:1:24)
+
+audit: { arguments: [{ tools: ["v/*"], mask: [body], tag: ["/a~2"] }] }
+=> error: unknown upstream `v` (gateway.yaml:1:32)
+=> error: `body` is no JSON Pointer (gateway.yaml:1:47)
+=> error: `/a~2` is no JSON Pointer (gateway.yaml:1:60)
+
 audit: { also: [{ name: a, stdout: {} }, { name: b, syslog: { to: "unix:/dev/log" } }, { name: c, otlp: { url: "http://127.0.0.1:4318/v1/logs" } }] }
 
 audit: { also: [{ name: a, stdout: {} }, { name: a, syslog: { to: "tcp:[::1]:601" } }] }

@@ -53,6 +53,7 @@ audit:
   keep: 90d
   keep_at_most: 20GiB
   checkpoints: { file: /mnt/other/checkpoints.jsonl, every: 10s, records: 1000 }
+  arguments: [{ tools: ["files/*"], mask: [/body], tag: ["/users/*/name"] }]
   also:
     - { name: journal, stdout: {} }
     - { name: siem, syslog: { to: "unix:/dev/log" } }

@@ -290,7 +290,7 @@ const UPSTREAMS: &str = r#"
 { url: https://a.example/mcp, headers: { Host: a } }
 => error: header `Host` is set by the gateway (gateway.yaml:2:60)
 
-{ url: https://a.example/mcp, headers: { Mcp-Session-Id: a } }
+{ url: https://a.example/mcp, headers: { Mcp-Session-Id: { env: A } } }
 => error: header `Mcp-Session-Id` is set by the gateway (gateway.yaml:2:60)
 
 { url: https://a.example/mcp, headers: { 'a b': c } }

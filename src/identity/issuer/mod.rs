@@ -98,6 +98,11 @@ impl Issuers {
         if problems.is_empty() { Ok(Issuers(list)) } else { Err(problems) }
     }
 
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Issuer>> {
+        self.0.iter()
+    }
+
     /// The issuer that a token claims to be of; `None` where it is none of these. Nothing is verified.
     pub fn claimed_by(&self, token: &str) -> Option<&Arc<Issuer>> {
         if self.0.is_empty() {

@@ -125,7 +125,7 @@ impl World {
             fetcher: Fetcher::new(Arc::new(Connector::new(None))),
             key: &[7; 32],
         });
-        World { dir, clock, router: router(shared.clone()), shared }
+        World { dir, clock, router: router(shared.clone(), Arc::default()), shared }
     }
 
     /// Puts another configuration in force, with these people.

@@ -92,7 +92,7 @@ fn digest(rule: &config::Rule) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-fn compile_patterns(texts: &[String], path: &Path, problems: &mut Vec<Problem>) -> Box<[Pattern]> {
+pub(super) fn compile_patterns(texts: &[String], path: &Path, problems: &mut Vec<Problem>) -> Box<[Pattern]> {
     let mut patterns = Vec::with_capacity(texts.len());
     for (at, text) in texts.iter().enumerate() {
         match Pattern::parse(text) {
