@@ -36,6 +36,7 @@ mod upstreams;
 
 mod audit;
 mod metrics;
+/// What an operator sees.
 mod observe;
 mod tls_listener;
 
