@@ -137,7 +137,6 @@ pub(super) const ENDPOINT: Label = one_of("endpoint", &ENDPOINTS);
 pub(super) const STATUS_CLASS: Label = one_of("status", &["2xx", "3xx", "4xx", "5xx"]);
 pub(super) const EVENT: Label = codes("event", &["decision", "result", "refused", "login.failed", "token.replayed"]);
 pub(super) const RESULT_OF_CHECKPOINT: Label = one_of("result", &["written", "failed"]);
-pub(super) const REASON_OF_SPANS: Label = one_of("reason", &["full", "refused", "stopped"]);
 pub(super) const RESULT_OF_SINK: Label = one_of("result", &["sent", "failed", "dropped"]);
 /// Those that a person may want to hear of when they happen for the first time.
 pub(super) const CODE: Label = codes(

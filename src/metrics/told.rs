@@ -43,19 +43,6 @@ pub struct AuditSpace {
     pub size: u64,
 }
 
-/// What became of spans since the start.
-#[derive(Clone, Copy, Debug)]
-pub struct Spans {
-    /// A collector has so many.
-    pub exported: u64,
-    /// None has so many, by why.
-    pub dropped: [(&'static str, u64); 3],
-    /// Attempts to send some that failed.
-    pub failures: u64,
-    /// So many wait.
-    pub waiting: usize,
-}
-
 impl Metrics {
     /// A request begins; the guard ends it, also when its task panics.
     pub fn begin(&self) -> InFlight {
