@@ -34,6 +34,7 @@ mod sandbox;
 mod ssh;
 mod upstreams;
 
+mod audit;
 mod audit_log;
 mod metrics;
 mod tls_listener;
