@@ -298,7 +298,11 @@ impl Audit {
     /// Takes a reloaded configuration into force. The file of checkpoints and the further sinks stay as they were.
     pub fn reload(&self, config: &config::Audit) {
         self.0.terms.set(config);
-        if let Some(keeper) = self.0.aides.as_ref().and_then(|aides| aides.keeper.as_ref()) {
+        let Some(aides) = &self.0.aides else {
+            return;
+        };
+        aides.notary.ask();
+        if let Some(keeper) = &aides.keeper {
             keeper.wake().ask();
         }
     }

@@ -125,6 +125,7 @@ pub(super) const REUSED: Label = one_of("reused", &["true", "false"]);
 pub(super) const ISSUER: Label = named("issuer", Values::Issuers);
 pub(super) const RESULT_OF_FETCH: Label = one_of("result", &["ok", "failed"]);
 pub(super) const RESULT_OF_RELOAD: Label = one_of("result", &["ok", "refused"]);
+pub(super) const REASON_OF_SPANS: Label = one_of("reason", &["full", "refused", "stopped"]);
 pub(super) const HASH: Label = named("hash", Values::Hash);
 pub(super) const VERSION: Label = named("version", Values::Version);
 pub(super) const SINK: Label = named("sink", Values::Sinks);
@@ -136,7 +137,6 @@ pub(super) const ENDPOINT: Label = one_of("endpoint", &ENDPOINTS);
 pub(super) const STATUS_CLASS: Label = one_of("status", &["2xx", "3xx", "4xx", "5xx"]);
 pub(super) const EVENT: Label = codes("event", &["decision", "result", "refused", "login.failed", "token.replayed"]);
 pub(super) const RESULT_OF_CHECKPOINT: Label = one_of("result", &["written", "failed"]);
-pub(super) const REASON_OF_SPANS: Label = one_of("reason", &["full", "refused", "stopped"]);
 pub(super) const RESULT_OF_SINK: Label = one_of("result", &["sent", "failed", "dropped"]);
 /// Those that a person may want to hear of when they happen for the first time.
 pub(super) const CODE: Label = codes(
