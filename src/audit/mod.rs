@@ -25,7 +25,7 @@ pub use chain::sha256;
 pub use directory::Directory;
 pub use escape::{ascii, escaped};
 pub use event::{Arguments, Decision, Event, Kind, Subject, Who};
-pub use read::{Follow, of_request};
+pub use read::{Follow, newest, of_request};
 pub use verify::{Fault, Report, verify};
 
 use crate::clock::Clock;

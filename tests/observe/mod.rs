@@ -1,3 +1,4 @@
 //! What operators see: traces, the status page.
 
+mod status;
 mod traces;
