@@ -40,6 +40,8 @@ pub struct Reloader {
     pub reloaded: watch::Sender<()>,
     /// What the files looked like when they were last tried; also makes reloads wait for each other.
     pub seen: Mutex<Option<[u8; 32]>>,
+    /// Why the file that was tried last is not in force, and since when, in milliseconds since the Unix epoch.
+    pub refusal: Mutex<Option<(i64, String)>>,
 }
 
 impl Reloader {
@@ -77,6 +79,15 @@ impl Reloader {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = self.fingerprint();
     }
 
+    /// When and why the file that was tried last was refused, where it was.
+    pub fn refused(&self) -> Option<(i64, String)> {
+        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, refusal: Option<(i64, String)>) {
+        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+    }
+
     /// Watches the files until the task is dropped.
     pub async fn watch(self: Arc<Self>) {
         let mut tick = tokio::time::interval(POLL);
@@ -109,6 +120,7 @@ impl Reloader {
         // Before it is in force: what is found out of a new upstream is not taken for news of an unknown one.
         self.metrics.config_loaded(&hash, snapshot.names(), self.clock.unix_seconds());
         self.snapshots.store(Arc::new(snapshot));
+        self.note(None);
         self.reloaded.send_replace(());
         self.audit.record_later(Event { snapshot: Some(&hash), ..Event::new(Kind::Reload) });
         info!(snapshot = %hash, "configuration in force");
@@ -117,6 +129,7 @@ impl Reloader {
 
     fn refuse(&self, current: &Snapshot, problems: &Problems) {
         self.metrics.config_refused();
+        self.note(Some((self.clock.unix_ms(), problems.to_string())));
         let event = Event { snapshot: Some(&current.hash), code: Some("config.refused"), ..Event::new(Kind::Reload) };
         self.audit.record_later(event);
         error!("the new configuration was refused; the old one ({}) stays in force\n{problems}", current.hash);

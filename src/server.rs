@@ -4,6 +4,7 @@
 //! event streams at the end of it. Listeners of ours run on one runtime instead (docs/decisions/0001, 0007).
 
 mod sockets;
+mod standing;
 
 pub use sockets::OPERATOR_SOCKET;
 
@@ -183,6 +184,7 @@ struct Parts {
     certificate: Option<Arc<Certificate>>,
     admin_certificate: Option<Arc<Certificate>>,
     admin: admin::Given,
+    standing: standing::Parts,
 }
 
 /// What further sinks of the audit log get to take the last records.
@@ -214,9 +216,22 @@ impl Common {
         Ok(Common { snapshots, store, keys, clock, audit, metrics, approvals, key })
     }
 
-    fn admin(&self) -> admin::Given {
+    fn admin(&self, standing: standing::Parts) -> admin::Given {
         let Common { snapshots, store, clock, audit, approvals, key, .. } = self.clone();
-        admin::Given { snapshots, store, clock, audit, approvals, key }
+        admin::Given { snapshots, store, clock, audit, approvals, key, standing: Arc::new(move || standing.look()) }
+    }
+
+    fn standing(&self, reloader: &Arc<Reloader>, traces: Exporter, addresses: Addresses) -> standing::Parts {
+        let Common { snapshots, audit, metrics, .. } = self.clone();
+        standing::Parts {
+            began: Instant::now(),
+            snapshots,
+            metrics,
+            audit,
+            reloader: Arc::clone(reloader),
+            traces,
+            metrics_listener: addresses.metrics,
+        }
     }
 
     fn oauth(&self, fetcher: Fetcher) -> (oauth::Shared, Option<Secret<String>>) {
@@ -236,6 +251,7 @@ impl Common {
             clock,
             reloaded,
             seen: Mutex::new(None),
+            refusal: Mutex::new(None),
         };
         reloader.remember();
         Arc::new(reloader)
@@ -294,7 +310,9 @@ impl Parts {
             traces: gateway.tracer.exporter().clone(),
             token,
         };
-        let (reloader, admin) = (common.reloader(file, addresses, reloaded), common.admin());
+        let reloader = common.reloader(file, addresses, reloaded);
+        let standing = common.standing(&reloader, gateway.tracer.exporter().clone(), addresses);
+        let admin = common.admin(standing.clone());
         let parts = Parts {
             readiness,
             reloader,
@@ -307,6 +325,7 @@ impl Parts {
             certificate,
             admin_certificate,
             admin,
+            standing,
         };
         Ok((parts, gateway, exporting, setup_link))
     }
@@ -392,7 +411,7 @@ impl Parts {
         }
         let (socket, path) = sockets.operator;
         let socket = Socket::unix(socket).map_err(|source| Error::File { path, source })?;
-        let pages = Arc::new(web::Pages::new(self.operator_router()));
+        let pages = Arc::new(web::Pages::new(self.standing.clone().operator_router()));
         services.spawn(self.listener("operator", pages, FEW).run(socket, stops.operators.subscribe()));
         Ok(())
     }
@@ -408,30 +427,6 @@ impl Parts {
             metrics: Arc::clone(&self.metrics),
             clock: self.clock.clone(),
         }
-    }
-
-    fn operator_router(&self) -> axum::Router {
-        let reloader = Arc::clone(&self.reloader);
-        let in_force = Arc::clone(&self.snapshots);
-        let reload = move || match tokio::task::block_in_place(|| reloader.reload()) {
-            Ok(hash) => answer(&in_force, true, format!("configuration {hash} is in force")),
-            Err(problems) => {
-                let hash = in_force.load().hash.clone();
-                answer(&in_force, false, format!("{problems}\nthe old configuration ({hash}) stays in force"))
-            }
-        };
-        let (snapshots, metrics) = (Arc::clone(&self.snapshots), Arc::clone(&self.metrics));
-        let status = move || {
-            let snapshot = snapshots.load();
-            let mut text =
-                format!("configuration {} in force, {} requests in flight", snapshot.hash, metrics.in_flight());
-            for upstream in snapshot.upstreams.iter() {
-                let described = upstream.process().map(|is| format!("\nupstream `{}` {is}", upstream.name));
-                text.extend(described);
-            }
-            answer(&snapshots, true, text)
-        };
-        admin::operator_router(reload, status)
     }
 
     /// Stops listening, and waits for the requests in flight as long as the configuration grants them.
@@ -475,11 +470,6 @@ fn first_snapshot(
     }
     metrics.config_loaded(&snapshot.hash, snapshot.names(), clock.unix_seconds());
     Ok(snapshot)
-}
-
-fn answer(in_force: &ArcSwap<Snapshot>, ok: bool, text: String) -> admin::Answer {
-    let snapshot = in_force.load();
-    admin::Answer { ok, snapshot: snapshot.hash.clone(), public_url: snapshot.public_url.to_string(), text }
 }
 
 /// Connections at once of the listeners that are not for agents.

@@ -177,8 +177,7 @@ impl Snapshot {
         };
         let public_url: Arc<str> = public_url(config, around.listening).into();
         let mut dead_ends = crate::policy::lint(&config.policy);
-        dead_ends.extend(crate::policy::lint_external(config));
-        dead_ends.extend(identity::ownerless(config, &users));
+        dead_ends.extend(crate::policy::lint_external(config).into_iter().chain(identity::ownerless(config, &users)));
         let server = Arc::new(AuthorizationServer::of(config, &public_url, &issuers));
         Ok(Snapshot {
             hash: hex_start(&loaded.hash),

@@ -103,6 +103,7 @@ async fn listed(shared: &Shared, logged_in: &LoggedIn) -> Result<pages::Approval
     Ok(pages::Approvals {
         user: person.name.to_string(),
         csrf: shared.plane.csrf(&logged_in.session),
+        is_admin: person.is_in(ADMINS),
         n_pending,
         groups,
         n_dead: if person.is_in(ADMINS) {

@@ -15,11 +15,16 @@ mod health;
 mod login;
 mod operator;
 mod shown;
+mod standing;
+mod status;
 mod webhooks;
 
 pub use door::Door;
 pub use health::{Readiness, router as health_router};
 pub use operator::{Answer, router as operator_router};
+pub use standing::{
+    AuditStanding, CertificateStanding, Configuration, Refused, Standing, TracesStanding, UpstreamStanding,
+};
 pub use webhooks::router as webhooks_router;
 
 use crate::approval::{Approvals, People};
@@ -71,6 +76,8 @@ pub struct Given {
     pub approvals: Approvals,
     /// The gateway's key, from which those of the pages are derived.
     pub key: [u8; 32],
+    /// How it is with the whole gateway.
+    pub standing: Arc<dyn Fn() -> Standing + Send + Sync>,
 }
 
 /// What the pages work with. Clones share all of it.
@@ -79,6 +86,7 @@ struct Shared {
     plane: Plane,
     store: Store,
     approvals: Approvals,
+    standing: Arc<dyn Fn() -> Standing + Send + Sync>,
     /// Limits the lists that are kept up to date.
     watchers: Arc<Semaphore>,
     /// Says when the listener stops.
@@ -94,6 +102,7 @@ impl Shared {
             plane: Plane::new(&PLANE, &given.key, given.snapshots, given.store, given.clock, given.audit),
             store,
             approvals: given.approvals,
+            standing: given.standing,
             watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
             stopping,
         }
@@ -127,6 +136,8 @@ fn router(shared: Shared) -> Router {
         .route("/login", get(login::get).post(login::post))
         .route("/logout", post(login::log_out))
         .route("/events", get(events::get))
+        .route(status::STATUS, get(status::get))
+        .route("/api/status", get(status::api))
         .route("/api/approvals", get(api::list))
         .route("/api/approvals/{id}", get(api::one))
         .route("/api/approvals/{id}/{verb}", post(api::decide))

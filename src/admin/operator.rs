@@ -22,6 +22,9 @@ pub struct Answer {
     pub public_url: String,
     /// For people: what was done, or every problem.
     pub text: String,
+    /// Of `status`: the same for programs, as `/api/status` has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub standing: Option<serde_json::Value>,
 }
 
 type Action = Arc<dyn Fn() -> Answer + Send + Sync>;

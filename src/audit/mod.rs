@@ -31,7 +31,7 @@ pub use checkpoint::{CheckpointStatus, PublicKey, Signer};
 pub use directory::Directory;
 pub use escape::{ascii, escaped};
 pub use event::{Arguments, Decision, Event, Kind, Subject, Who};
-pub use read::Follow;
+pub use read::{Follow, newest};
 pub use records::Records;
 pub use sinks::{Destination, Given as SinksGiven, Sink, SinkStatus, Sinks};
 pub use verify::{Against, CheckpointFile, Fault, Report, Unsigned, verify};

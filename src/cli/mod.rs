@@ -68,7 +68,11 @@ enum Command {
     /// Let the running gateway read its configuration again.
     Reload,
     /// Ask the running gateway how it is.
-    Status,
+    Status {
+        /// In JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Try whether what is claimed holds.
     #[command(subcommand)]
     Verify(verify::VerifyCommand),
@@ -133,7 +137,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Verify(command) => verify::run(&command, &file),
         Command::Upstream(command) => Ok(upstream::run(&command)),
         Command::Reload => operator::reload(&file),
-        Command::Status => operator::status(&file),
+        Command::Status { json } => operator::status(&file, json),
         Command::Schema => {
             print!("{}", crate::config::schema());
             Ok(ExitCode::SUCCESS)

@@ -11,11 +11,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 pub(super) fn reload(file: &Path) -> anyhow::Result<ExitCode> {
-    ask(file, "POST", "/reload")
+    ask(file, "POST", "/reload", false)
 }
 
-pub(super) fn status(file: &Path) -> anyhow::Result<ExitCode> {
-    ask(file, "GET", "/status")
+pub(super) fn status(file: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    ask(file, "GET", "/status", json)
 }
 
 /// The origin that the gateway which runs on `data_dir` answers to.
@@ -23,12 +23,15 @@ pub(super) fn public_url(data_dir: &Path) -> anyhow::Result<String> {
     Ok(exchange(&data_dir.join(OPERATOR_SOCKET), "GET", "/status")?.public_url)
 }
 
-fn ask(file: &Path, method: &str, path: &str) -> anyhow::Result<ExitCode> {
+fn ask(file: &Path, method: &str, path: &str, json: bool) -> anyhow::Result<ExitCode> {
     let socket = data_dir(file).join(OPERATOR_SOCKET);
     let answer = exchange(&socket, method, path).with_context(|| {
         format!("no gateway answers at {}; is it running with this configuration?", socket.display())
     })?;
-    println!("{}", answer.text);
+    match answer.standing {
+        Some(standing) if json => println!("{standing:#}"),
+        _ => println!("{}", answer.text),
+    }
     Ok(if answer.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

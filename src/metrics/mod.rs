@@ -113,6 +113,19 @@ impl Metrics {
         text
     }
 
+    /// The series of a counter or gauge: the values of its labels, in their order, and its own.
+    pub fn samples(&self, metric: Metric) -> Vec<(Vec<String>, i64)> {
+        let About { name, kind, labels, .. } = metric.about();
+        let series = self.gather().remove(name);
+        let of = |one: &prometheus::proto::Metric| {
+            let value = |label: &Label| one.get_label().iter().find(|pair| pair.name() == label.name);
+            let labels = labels.iter().filter_map(value).map(|pair| pair.value().to_owned()).collect();
+            let number = if kind == Kind::Gauge { one.get_gauge().get_value() } else { one.get_counter().get_value() };
+            (labels, whole(number))
+        };
+        series.iter().flat_map(|series| series.get_metric()).map(of).collect()
+    }
+
     /// Every series there is, by the name of its metric. Those of names that are not known any more are taken away here,
     /// not when the name goes: a call that was under way then may count after that.
     fn gather(&self) -> HashMap<String, MetricFamily> {
@@ -167,6 +180,11 @@ impl Metrics {
     fn set_n(&self, metric: Metric, labels: &[&str], n: usize) {
         self.set(metric, labels, i64::try_from(n).unwrap_or(i64::MAX));
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "counters and gauges are whole numbers below 2^53")]
+fn whole(number: f64) -> i64 {
+    number as i64
 }
 
 /// One request being served.

@@ -14,6 +14,8 @@ pub struct Approvals {
     pub user: String,
     /// Proves that a form is of this session's page.
     pub csrf: String,
+    /// Whether there is a status page for them.
+    pub is_admin: bool,
     /// Calls that wait for a decision.
     pub n_pending: usize,
     /// What needs somebody, what runs, what has ended; a list each.

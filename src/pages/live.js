@@ -1,6 +1,7 @@
-// Keeps the list of held calls as it is, without a reload. The page works without it.
+// Keeps the list of held calls, or the status, as it is, without a reload. The page works without it.
 'use strict';
-const events = new EventSource('/events');
+const here = location.pathname;
+const events = new EventSource(here === '/status' ? '/events?status' : '/events');
 let isBusy = false;
 let isStale = false;
 
@@ -10,7 +11,7 @@ async function renew() {
   isBusy = true;
   while (isStale) {
     isStale = false;
-    const answer = await fetch('/?live', { credentials: 'same-origin', cache: 'no-store' }).catch(() => null);
+    const answer = await fetch(`${here}?live`, { credentials: 'same-origin', cache: 'no-store' }).catch(() => null);
     if (!answer) break;
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const [now, next] = [document.getElementById('live'), page.getElementById('live')];

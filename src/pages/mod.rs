@@ -4,6 +4,7 @@
 //! No page needs a script, one has one, and none loads anything from elsewhere. What clients say of themselves goes through `text`.
 
 mod approvals;
+mod status;
 pub(crate) mod text;
 mod unicode;
 
@@ -11,6 +12,8 @@ pub use approvals::{
     Approval, ApprovalGroup, ApprovalRow, Approvals, Choice, Line, NoticeRow, Piece, Quorum, Said, Section, Value,
     period, second,
 };
+
+pub use status::{DecisionRow, Note, Status, StatusRow};
 
 use askama::Template;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};

@@ -138,6 +138,7 @@ async fn refresh(upstream: &Upstream, shared: &Shared) -> bool {
     let was_up = upstream.definitions.load().era.is_some();
     let fetched = upstream.fetch(shared).await;
     shared.metrics.upstream_up(&upstream.name, fetched.as_ref().map_or(0, |d| d.tools.len()), fetched.is_ok());
+    upstream.health.lock().note(fetched.as_ref().err().map(ToString::to_string));
     match fetched {
         Ok(known) => {
             if !was_up {

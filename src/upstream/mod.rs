@@ -10,6 +10,7 @@ mod dial;
 mod endpoint;
 mod error;
 mod event_id;
+mod health;
 mod hold_state;
 mod http2;
 /// Upstreams that are processes of our own.
@@ -22,6 +23,7 @@ pub use connection::{Answer, Request, Send};
 pub use definitions::{Definition, Definitions, keep_fresh};
 pub use error::Error;
 pub use event_id::{EventId, Pending};
+pub use health::Health;
 pub use hold_state::HoldState;
 pub use seal::{Scope, Seal, SealKey};
 pub use session::{Session, Sessions};
@@ -33,6 +35,7 @@ use crate::metrics::Metrics;
 use arc_swap::ArcSwap;
 use dial::Dial;
 use http::{HeaderName, HeaderValue};
+use parking_lot::Mutex;
 use pingora::connectors::http::Connector;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,6 +66,7 @@ pub struct Upstream {
     definitions: ArcSwap<Definitions>,
     /// Whether something was seen that says the definitions have changed.
     is_stale: AtomicBool,
+    health: Mutex<Health>,
     /// SHA-256 over everything that was configured, secrets and files included.
     fingerprint: [u8; 32],
 }
@@ -198,6 +202,7 @@ impl Upstream {
             local: None,
             definitions: ArcSwap::default(),
             is_stale: AtomicBool::new(false),
+            health: Mutex::default(),
             fingerprint: seal.finish(),
         })
     }
@@ -241,6 +246,7 @@ impl Upstream {
             local: Some(process),
             definitions: ArcSwap::default(),
             is_stale: AtomicBool::new(false),
+            health: Mutex::default(),
             fingerprint: seal.finish(),
         })
     }
@@ -254,6 +260,11 @@ impl Upstream {
     /// How it is with the process behind it, where that is one of ours: a sentence whose subject is the upstream.
     pub fn process(&self) -> Option<String> {
         self.local.as_ref().map(local::Process::described)
+    }
+
+    /// How it was the last time it was asked for its tools.
+    pub fn health(&self) -> Health {
+        self.health.lock().clone()
     }
 
     /// Whether many calls share one connection to it in any case (HTTP/2 by prior knowledge).

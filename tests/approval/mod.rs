@@ -11,7 +11,7 @@ pub(crate) mod decide;
 mod demo;
 mod exactly_once;
 mod exactly_this;
-mod held;
+pub(crate) mod held;
 /// Webhooks for tests.
 mod hooks;
 mod inert;

@@ -8,4 +8,5 @@ mod names;
 mod prometheus;
 mod scene;
 mod shown;
+mod status;
 mod traces;

@@ -184,6 +184,12 @@ impl Window {
         self.order(&json!({ "do": "wait_for", "role": "button", "name": name }));
     }
 
+    /// Waits for a heading of this name.
+    #[track_caller]
+    pub(crate) fn wait_for_heading(&self, name: &str) {
+        self.order(&json!({ "do": "wait_for", "role": "heading", "name": name }));
+    }
+
     /// Waits for a link of this name.
     #[track_caller]
     pub(crate) fn wait_for_link(&self, name: &str) {
