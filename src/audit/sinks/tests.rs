@@ -78,10 +78,12 @@ async fn what_was_written_while_nobody_received_arrives_later_and_nothing_waits_
     audit.close();
     sinks.finish(Duration::from_secs(10)).await;
 
-    let socket = UnixDatagram::bind(&path).expect("a socket");
+    // Held to the end: checkpoints come after the records.
+    let socket = Arc::new(UnixDatagram::bind(&path).expect("a socket"));
     let again = house.open();
     let sinks = start(&house, &again, Destination::Syslog(SyslogTo::Unix(path)));
-    let received = tokio::task::spawn_blocking(move || receive(&socket, 22)).await.expect("no panic");
+    let from = Arc::clone(&socket);
+    let received = tokio::task::spawn_blocking(move || receive(&from, 22)).await.expect("no panic");
 
     assert_eq!(records(&received), lines_of(&house));
     house.wait_for("nothing is left", || again.sinks()[0].behind_bytes == 0).await;
