@@ -35,8 +35,9 @@ mod ssh;
 mod upstreams;
 
 mod audit;
-mod audit_log;
 mod metrics;
+/// What an operator sees.
+mod observe;
 mod tls_listener;
 
 mod bench;

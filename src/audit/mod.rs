@@ -221,7 +221,7 @@ impl Audit {
     pub async fn record(&self, event: Event<'_>, durability: Durability) -> Result<u64, Unavailable> {
         self.0.metrics.event(event.kind.as_str(), event.code);
         let is_synced = durability == Durability::Synced && self.0.terms.is_strict();
-        let written = self.0.queue.push_waiting(event.encode(), is_synced)?;
+        let written = self.0.queue.push_waiting(event.encode(&self.0.redactor), is_synced)?;
         written.await.unwrap_or(Err(Unavailable::Closed))
     }
 
@@ -229,7 +229,7 @@ impl Audit {
     /// cannot take it; when even the room kept for that is full it is lost, and counted in [`Audit::dropped`].
     pub fn record_later(&self, event: Event<'_>) {
         self.0.metrics.event(event.kind.as_str(), event.code);
-        self.0.queue.push(event.encode());
+        self.0.queue.push(event.encode(&self.0.redactor));
     }
 
     /// Writes, without waiting, what somebody did who has not shown who they are. A thousand such records are written
@@ -298,7 +298,11 @@ impl Audit {
     /// Takes a reloaded configuration into force. The file of checkpoints and the further sinks stay as they were.
     pub fn reload(&self, config: &config::Audit) {
         self.0.terms.set(config);
-        if let Some(keeper) = self.0.aides.as_ref().and_then(|aides| aides.keeper.as_ref()) {
+        let Some(aides) = &self.0.aides else {
+            return;
+        };
+        aides.notary.ask();
+        if let Some(keeper) = &aides.keeper {
             keeper.wake().ask();
         }
     }
@@ -316,7 +320,7 @@ impl Open {
         let unrecorded = self.flood.take_unrecorded();
         if unrecorded > 0 {
             let event = Event { unrecorded: Some(unrecorded), ..Event::new(Kind::Refused) };
-            self.queue.push(event.encode());
+            self.queue.push(event.encode(&self.redactor));
         }
         if let Some(keeper) = self.aides.as_ref().and_then(|aides| aides.keeper.as_ref()) {
             keeper.close();

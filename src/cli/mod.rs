@@ -9,6 +9,7 @@ mod clients;
 mod context;
 mod explain;
 mod keys;
+mod log;
 mod operator;
 mod password;
 mod serve;
@@ -19,6 +20,7 @@ mod user;
 mod verify;
 
 use crate::config::{self, Problems};
+use crate::redact::Redactor;
 use clap::{Parser, Subcommand};
 use context::Usage;
 use std::path::PathBuf;
@@ -85,8 +87,8 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Problems print themselves, one by one, with their places.
             match error.downcast_ref::<Problems>() {
-                Some(problems) => eprintln!("{problems}"),
-                None => eprintln!("error: {error:#}"),
+                Some(problems) => eprintln!("{}", Redactor::of_process().text(&problems.to_string())),
+                None => eprintln!("{}", Redactor::of_process().text(&format!("error: {error:#}"))),
             }
             let is_usage = error.is::<Problems>() || error.is::<Usage>();
             ExitCode::from(if is_usage { 2 } else { 1 })

@@ -1,8 +1,13 @@
-//! What an auditor and the author of a policy get from the log, through the real commands and real calls.
+//! The audit log of a running gateway: what is in it, that no edit of it goes unnoticed, where else it goes, and what an
+//! auditor and the author of a policy get from it.
 
 mod arguments;
+mod chain;
 mod commands;
+mod log;
 mod replay;
+mod rotating;
+mod sinks;
 
 use crate::support::agent::Answer;
 use crate::support::gateway::Gateway;
