@@ -9,7 +9,7 @@ use super::escape::escaped;
 use super::records::at;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 
 /// The newest `n` records of this kind, the latest first. No more than the last megabyte of each of the newest files is
 /// looked at: for people who want a glance, not the whole.
@@ -51,24 +51,29 @@ impl<'a> Follow<'a> {
     /// The newest `n` records, the oldest of them first, and a place to go on from.
     pub fn tail(directory: &'a Directory, n: usize) -> Result<(Vec<String>, Follow<'a>), Error> {
         let mut read_to = HashMap::new();
-        let mut newest: VecDeque<String> = VecDeque::new();
+        let mut newest: Vec<Timed> = Vec::new();
         for name in directory.segments()?.into_iter().rev() {
-            let room = n - newest.len();
+            // A segment begun early may still be written: what is new in it is found by time, not by its name.
+            let is_older = match newest.first().filter(|_| newest.len() >= n) {
+                Some(oldest) => last_at(directory, &name)?.is_none_or(|last| last <= oldest.at),
+                None => n == 0,
+            };
+            let start = if is_older { last_line(directory, &name)? } else { near_end(directory, &name, n)? };
             let mut lines = VecDeque::new();
-            // Once there are enough, the older segments are only remembered: one may be another process's, and grow.
-            let start = if room > 0 { 0 } else { last_line(directory, &name)? };
             let end = read(directory, &name, start, |line| {
                 lines.push_back(line);
-                if lines.len() > room {
+                if lines.len() > n || is_older {
                     lines.pop_front();
                 }
             })?;
-            lines.append(&mut newest);
-            newest = lines;
+            let mut merged = timed(lines);
+            merged.append(&mut newest);
+            merged.sort_by(|one, other| one.at.cmp(&other.at));
+            newest = merged.split_off(merged.len().saturating_sub(n));
             read_to.insert(name, end);
         }
         let follow = Follow { directory, read_to };
-        Ok((newest.into(), follow))
+        Ok((newest.into_iter().map(|timed| timed.line).collect(), follow))
     }
 
     /// What was written since the last time.
@@ -76,10 +81,51 @@ impl<'a> Follow<'a> {
         let mut new = Vec::new();
         for name in self.directory.segments()? {
             let start = self.read_to.get(&name).copied().unwrap_or(0);
-            let end = read(self.directory, &name, start, |line| new.push(line))?;
+            let mut lines = VecDeque::new();
+            let end = read(self.directory, &name, start, |line| lines.push_back(line))?;
+            new.extend(timed(lines));
             self.read_to.insert(name, end);
         }
-        Ok(new)
+        new.sort_by(|one, other| one.at.cmp(&other.at));
+        Ok(new.into_iter().map(|timed| timed.line).collect())
+    }
+}
+
+/// A line with its time, or that of one before it that is later: the order within a segment stays.
+struct Timed {
+    at: String,
+    line: String,
+}
+
+fn timed(lines: VecDeque<String>) -> Vec<Timed> {
+    let mut latest = String::new();
+    let timed = lines.into_iter().map(|line| {
+        if let Some(at) = at(&line).filter(|at| *at > latest.as_str()) {
+            latest = at.to_owned();
+        }
+        Timed { at: latest.clone(), line }
+    });
+    timed.collect()
+}
+
+/// Where a line begins with at least so many behind it, or the beginning.
+fn near_end(directory: &Directory, name: &str, n: usize) -> Result<u64, Error> {
+    let path = directory.path.join(name);
+    let look = || -> io::Result<u64> {
+        let mut file = File::open(&path)?;
+        let room = (n as u64).saturating_add(2).saturating_mul(LINE_MAX as u64);
+        let start = file.seek(SeekFrom::End(0))?.saturating_sub(room);
+        if start == 0 {
+            return Ok(0);
+        }
+        file.seek(SeekFrom::Start(start))?;
+        let mut rest = Vec::new();
+        let n = BufReader::new(file.take(LONGEST)).read_until(b'\n', &mut rest)?;
+        Ok(start + n as u64)
+    };
+    match look() {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        looked => looked.map_err(Error::io("read", &path)),
     }
 }
 
@@ -87,7 +133,11 @@ impl<'a> Follow<'a> {
 fn read(directory: &Directory, name: &str, start: u64, mut each: impl FnMut(String)) -> Result<u64, Error> {
     let path = directory.path.join(name);
     let mut read = || -> io::Result<u64> {
-        let mut file = File::open(&path)?;
+        let mut file = match File::open(&path) {
+            // Its time was over, and it was removed in between.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(start),
+            opened => opened?,
+        };
         file.seek(SeekFrom::Start(start))?;
         let mut lines = BufReader::with_capacity(256 * 1024, file);
         let mut at = start;
@@ -121,7 +171,7 @@ pub(super) fn last_at(directory: &Directory, name: &str) -> Result<Option<String
         Ok(at(&printable(line)).map(str::to_owned))
     };
     match look() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         looked => looked.map_err(Error::io("read", &path)),
     }
 }

@@ -153,6 +153,7 @@ impl Ord for Open {
 
 #[cfg(test)]
 mod tests {
+    use super::super::read::Follow;
     use super::*;
     use std::fs;
 
@@ -214,5 +215,30 @@ mod tests {
         let set_back: [(&str, &[&str]); 2] =
             [("100000", &["10:00:00", "10:00:30", "09:00:00", "10:00:31"]), ("100010", &["10:00:10", "10:00:40"])];
         check(&set_back, (None, None), &["100000/0", "100010/0", "100000/1", "100000/2", "100000/3", "100010/1"]);
+    }
+
+    #[test]
+    fn the_newest_are_the_newest_of_all_segments() {
+        let (folder, directory) = log(&OVERLAPPING[..2]);
+        let of = |lines: &[String]| -> Vec<String> {
+            lines
+                .iter()
+                .map(|line| {
+                    line.split_once("\"of\":\"").and_then(|(_, of)| of.split_once('"')).expect("said").0.to_owned()
+                })
+                .collect()
+        };
+
+        let (all, mut follow) = Follow::tail(&directory, 99).expect("readable");
+        let (newest, _) = Follow::tail(&directory, 3).expect("readable");
+        let (none, _) = Follow::tail(&directory, 0).expect("readable");
+
+        assert_eq!(of(&all), ["100000/0", "100003/0", "100003/1", "100000/1", "100000/2", "100003/2"]);
+        assert_eq!((of(&newest), none.len()), (of(&all[3..]), 0));
+        let path = folder.path().join("audit-20261130T100000.000Z-ab.jsonl");
+        let mut text = fs::read_to_string(&path).expect("readable");
+        text.push_str(&all[0].replace("100000/0", "new"));
+        fs::write(&path, text + "\n").expect("written");
+        assert_eq!(of(&follow.new_lines().expect("readable")), ["new"]);
     }
 }

@@ -286,6 +286,8 @@ fn records_of_several_processes_come_in_the_order_of_time() {
     let times: Vec<&str> = records.iter().map(|record| record["at"].as_str().expect("a time")).collect();
     assert!(times.is_sorted(), "{times:?}");
     assert_eq!(records.len(), gateway.audit().len());
+    let tail = lines(&gateway, &["audit", "tail", "--json", "-n", "5"]);
+    assert_eq!(tail, records[records.len() - 5..], "the newest of all processes");
     let newest = records.iter().filter(|record| record["event"] == "decision").map(Value::to_string).next_back();
     assert_eq!(
         newest,

@@ -302,7 +302,7 @@ mod tests {
             let found = durations.percentile(percent) as f64;
             assert!((found / expected - 1.0).abs() < 0.07, "p{percent} is {found}");
         }
-        assert_eq!((durations.percentile(100), Durations::default().percentile(99)), (10_000, 0));
+        assert_eq!(Durations::default().percentile(99), 0);
         for us in [0, 15, 16, 17, 1_000, 123_456_789, u64::MAX] {
             let middle = middle_of(bucket_of(us)) as f64;
             assert!((middle / (us.max(1) as f64) - 1.0).abs() < 0.07 || us < 16, "{us} is counted as {middle}");
