@@ -130,6 +130,12 @@ fn what_clients_invent_makes_no_series_and_no_memory() {
     let (before, memory) = (series(&gateway), resident(&gateway));
 
     (12..ROUNDS).for_each(&mut round);
+    let mut connection = Connection::open(gateway.agent);
+    for n in 0..5000 {
+        let (request, _) = agent.request("tools/call", json!({ "name": format!("CANARY-tool-{n}") }));
+        connection.send(&request.to_bytes(&gateway.agent.to_string()));
+        assert_eq!(connection.response().status, 200, "the {n}th");
+    }
     for raw in [
         &b"GET /mcp/\xff\xfe HTTP/1.1\r\nHost: x\r\n\r\n"[..],
         b"POST /mcp/up HTTP/1.1\r\nHost: \xff\r\n\r\n",
@@ -145,6 +151,8 @@ fn what_clients_invent_makes_no_series_and_no_memory() {
     let new: Vec<_> = after.keys().filter(|key| !known.contains(key)).collect();
     assert!(new.len() <= 20 && new.iter().all(|key| !key.contains("CANARY")), "new series: {new:#?}");
     let text = gateway.observe("/metrics").text();
+    let said = crate::observe::prometheus::promtool(&["check", "metrics"], text.as_bytes()).success();
+    assert_eq!((said.stdout.as_str(), said.stderr.as_str()), ("", ""));
     for secret in ["CANARY", "canary", "alice", "Bearer", agent.token.as_deref().unwrap_or_default(), "/mcp/"] {
         assert!(!text.contains(secret), "{secret} in:\n{text}");
     }

@@ -5,7 +5,7 @@ mod board;
 mod draw;
 mod endings;
 mod names;
-mod prometheus;
+pub(crate) mod prometheus;
 mod scene;
 mod shown;
 mod status;

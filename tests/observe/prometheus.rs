@@ -19,7 +19,7 @@ pub(super) fn dashboards() -> PathBuf {
 
 /// Runs `promtool` in `dashboards/prometheus`.
 #[track_caller]
-pub(super) fn promtool(arguments: &[&str], input: &[u8]) -> Finished {
+pub(crate) fn promtool(arguments: &[&str], input: &[u8]) -> Finished {
     sdk::install_what_is_missing();
     process::run(process::command("promtool").args(arguments).current_dir(dashboards().join("prometheus")), input)
 }

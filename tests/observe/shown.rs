@@ -94,6 +94,10 @@ fn every_panel_shows_what_happened_and_the_alerts_of_it_fire() {
 
     scene.play(seconds);
 
+    // First, so that there is something to look at where a panel fails.
+    if let Some(folder) = std::env::var_os(PICTURES) {
+        boards.iter().for_each(|board| draw::picture(&prometheus, board, seconds, Path::new(&folder)));
+    }
     let range = format!("{seconds}s");
     let nothing = empty(&prometheus, &boards, &Chosen::all(&range), false);
     assert!(nothing.is_empty(), "{} queries give nothing: {nothing:#?}", nothing.len());
@@ -106,9 +110,6 @@ fn every_panel_shows_what_happened_and_the_alerts_of_it_fire() {
         assert!(nothing.is_empty(), "{name}={value}: {nothing:#?}");
     }
     alerts_have_fired(&prometheus, &range);
-    if let Some(folder) = std::env::var_os(PICTURES) {
-        boards.iter().for_each(|board| draw::picture(&prometheus, board, seconds, Path::new(&folder)));
-    }
 }
 
 /// Those that need no long time.
