@@ -24,6 +24,21 @@ pub fn point(name: &str) {
     }
 }
 
+/// Whether `PORTCULLIS_FAULT` names this: for what a test must be able to take away to see that it can fail.
+#[cfg(debug_assertions)]
+pub fn is_armed(name: &str) -> bool {
+    use std::sync::LazyLock;
+    static ARMED: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("PORTCULLIS_FAULT").ok());
+    ARMED.as_deref() == Some(name)
+}
+
+/// Never.
+#[cfg(not(debug_assertions))]
+#[inline]
+pub fn is_armed(_name: &str) -> bool {
+    false
+}
+
 /// Nothing.
 #[cfg(not(debug_assertions))]
 #[inline]

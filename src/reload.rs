@@ -116,7 +116,7 @@ impl Reloader {
             warn!("{warning}");
         }
         let hash = snapshot.hash.clone();
-        self.audit.set_sync(snapshot.config.audit.sync);
+        self.audit.reload(&snapshot.config.audit);
         // Before it is in force: what is found out of a new upstream is not taken for news of an unknown one.
         self.metrics.config_loaded(&hash, snapshot.names(), self.clock.unix_seconds());
         self.snapshots.store(Arc::new(snapshot));
@@ -206,6 +206,8 @@ fn check_fixed(current: &config::Config, loaded: &config::Loaded) -> Result<(), 
         ("limits.tokens", current.limits.tokens == new.limits.tokens),
         ("limits.connections", current.limits.connections == new.limits.connections),
         ("tls", tls(current) == tls(new)),
+        ("audit.checkpoints.file", current.audit.checkpoints.file == new.audit.checkpoints.file),
+        ("audit.also", current.audit.also == new.audit.also),
     ];
     let changed = fixed.into_iter().filter(|(_, is_same)| !is_same).map(|(key, _)| {
         Problem::new(

@@ -3,7 +3,10 @@
 //! pingora's own `Server` is not used: it makes a runtime per service, always waits its whole grace period, and cuts
 //! event streams at the end of it. Listeners of ours run on one runtime instead (docs/decisions/0001, 0007).
 
+mod sockets;
 mod standing;
+
+pub use sockets::OPERATOR_SOCKET;
 
 use crate::admin::{self, Readiness};
 use crate::approval::{self, Approvals};
@@ -27,10 +30,8 @@ use crate::upstream::{self, Seal, SealKey, Sessions};
 use crate::web;
 use arc_swap::ArcSwap;
 use pingora::apps::HttpServerApp;
-use std::fs::Permissions;
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixListener;
+use sockets::Sockets;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -121,12 +122,15 @@ pub async fn run(
     let traces = tokio::spawn(parts.export_traces(exporting, &gateway, &stops));
     let mut tasks = JoinSet::new();
     let gateway = Arc::new(gateway);
+    let fetcher = gateway.fetching.fetcher.clone();
     parts.spawn_background(&gateway, &stops, &mut tasks);
     let mut services = JoinSet::new();
     parts.spawn_services(gateway, sockets, &stops, &mut services)?;
     info!(agent = %addresses.agent, snapshot = %parts.snapshots.load().hash, "gateway ready");
     let approvals_url = parts.snapshots.load().admin.as_ref().map(|admin| admin.url.to_string());
     ready(Started { addresses, approvals_url, setup_link });
+    // After the line that says so: one of them may be standard output.
+    let sinks = parts.start_sinks(fetcher);
     stop.await;
     parts.drain(&stops, &mut services).await;
     // Those that are processes of ours end after the last call.
@@ -137,16 +141,10 @@ pub async fn run(
     let _ = traces.await;
     parts.audit.record_later(Event::new(Kind::Stop));
     parts.audit.close();
+    if let Some(sinks) = sinks {
+        sinks.finish(SINKS_PATIENCE).await;
+    }
     Ok(())
-}
-
-/// Everything that is listened on, bound before anything else is made: an address in use is found out first.
-struct Sockets {
-    agent: TcpListener,
-    metrics: Option<TcpListener>,
-    admin: Option<TcpListener>,
-    operator: (UnixListener, PathBuf),
-    addresses: Addresses,
 }
 
 /// Tells listeners to close: first to agents, and once their requests have ended to those who watch; then ends upstreams, and
@@ -189,48 +187,8 @@ struct Parts {
     standing: standing::Parts,
 }
 
-// === impl Sockets ===
-
-impl Sockets {
-    fn bind(loaded: &config::Loaded) -> Result<Sockets, Error> {
-        let data_dir = loaded.resolve(&loaded.config.data_dir);
-        files::make_private_dir(&data_dir).map_err(|source| Error::File { path: data_dir.clone(), source })?;
-        let (agent, agent_address) = bind(&loaded.config.listen)?;
-        let metrics = loaded.config.metrics.as_ref().map(|metrics| bind(&metrics.listen)).transpose()?;
-        let admin = loaded.config.admin.as_ref().map(|admin| bind(&admin.listen)).transpose()?;
-        let addresses = Addresses {
-            agent: agent_address,
-            metrics: metrics.as_ref().map(|(_, address)| *address),
-            admin: admin.as_ref().map(|(_, address)| *address),
-        };
-        let operator = bind_unix(data_dir.join(OPERATOR_SOCKET))?;
-        let (metrics, admin) = (metrics.map(|(listener, _)| listener), admin.map(|(listener, _)| listener));
-        Ok(Sockets { agent, metrics, admin, operator, addresses })
-    }
-}
-
-/// The operator's socket in `data_dir`.
-pub const OPERATOR_SOCKET: &str = "operator.sock";
-
-fn bind(address: &str) -> Result<(TcpListener, SocketAddr), Error> {
-    let fault = |source| Error::Listen { address: address.to_owned(), source };
-    let listener = TcpListener::bind(address).map_err(fault)?;
-    listener.set_nonblocking(true).map_err(fault)?;
-    let local = listener.local_addr().map_err(fault)?;
-    Ok((listener, local))
-}
-
-fn bind_unix(path: PathBuf) -> Result<(UnixListener, PathBuf), Error> {
-    let fault = |source| Error::File { path: path.clone(), source };
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(fault(error)),
-        _ => {}
-    }
-    let listener = UnixListener::bind(&path).map_err(fault)?;
-    listener.set_nonblocking(true).map_err(fault)?;
-    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(fault)?;
-    Ok((listener, path))
-}
+/// What further sinks of the audit log get to take the last records.
+const SINKS_PATIENCE: Duration = Duration::from_secs(2);
 
 // === impl Common ===
 
@@ -242,8 +200,10 @@ impl Common {
         let store = Store::open(data_dir).await?;
         let keys = Arc::new(Keys::open(data_dir)?);
         let key = session_key(data_dir)?;
-        let mut settings = audit::Settings::new(data_dir, key, snapshot.config.audit.sync, clock.clone());
+        Redactor::new(&key).put_in_force();
+        let mut settings = audit::Settings::of(&loaded.audit(), data_dir, key, clock.clone());
         settings.metrics = Arc::clone(&metrics);
+        settings.removes_old = true;
         let audit = Audit::open(settings)?;
         let approvals = Approvals::new(approval::Given {
             store: store.clone(),
@@ -368,6 +328,12 @@ impl Parts {
             standing,
         };
         Ok((parts, gateway, exporting, setup_link))
+    }
+
+    fn start_sinks(&self, fetcher: Fetcher) -> Option<audit::Sinks> {
+        let (sinks, metrics, clock) =
+            (self.snapshots.load().sinks.clone(), Arc::clone(&self.metrics), self.clock.clone());
+        self.audit.start_sinks(audit::SinksGiven { sinks, fetcher, metrics, clock })
     }
 
     /// Starts local upstreams, and keeps them running.

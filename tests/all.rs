@@ -34,8 +34,9 @@ mod sandbox;
 mod ssh;
 mod upstreams;
 
-mod audit_log;
+mod audit;
 mod metrics;
+/// What an operator sees.
 mod observe;
 mod tls_listener;
 

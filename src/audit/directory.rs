@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The audit directory.
@@ -54,6 +54,9 @@ pub(super) struct Opening {
     pub(super) event: String,
     pub(super) segment: String,
     pub(super) previous: Vec<Link>,
+    /// The key that signs its checkpoints; those of older versions had none.
+    #[serde(default)]
+    pub(super) key: Option<String>,
 }
 
 // === impl Directory ===
@@ -77,22 +80,7 @@ impl Directory {
 
     /// Held while a segment is begun, so that of two processes one sees the other's first record.
     pub(super) fn lock(&self) -> Result<File, Error> {
-        let path = self.path.join("lock");
-        let file = File::options()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(Error::io("create", &path))?;
-        for _ in 0..LOCK_ATTEMPTS {
-            match file.try_lock() {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
-                Err(TryLockError::Error(source)) => return Err(Error::io("lock", &path)(source)),
-            }
-        }
-        Err(Error::Locked { path })
+        lock(&self.path.join("lock"))
     }
 
     /// The segments' file names, in the order they were begun.
@@ -164,7 +152,7 @@ impl Directory {
             return Ok(None);
         };
         let live = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
-        let (head, torn) = end(&mut file).map_err(Error::io("read", &path))?;
+        let End { head, torn, .. } = end(&mut file).map_err(Error::io("read", &path))?;
         // An empty file is what is left when the disk was full at the moment it was begun.
         let is_empty = head.seq == 0 && torn.is_none();
         Ok((!is_empty).then(|| Link {
@@ -175,6 +163,25 @@ impl Directory {
             // What is half there now, its writer will finish.
             torn: torn.filter(|_| !live),
         }))
+    }
+
+    /// Whether somebody may still write to a segment. Where locks do not tell, somebody may.
+    pub(super) fn may_live(&self, name: &str) -> Result<bool, Error> {
+        let file = self.look_at(name)?;
+        Ok(file.is_some_and(|file| file.try_lock_shared().is_err()))
+    }
+
+    /// Where a segment nobody writes to ends, and when its last record was made; `None` when there is nothing in it.
+    pub(super) fn ended(&self, name: &str) -> Result<Option<(Link, i64)>, Error> {
+        let path = self.path.join(name);
+        let Some(mut file) = self.look_at(name)? else {
+            return Ok(None);
+        };
+        let End { head, torn, at_ms } = end(&mut file).map_err(Error::io("read", &path))?;
+        let at_ms = at_ms.or_else(|| began_ms(name)).unwrap_or(i64::MAX);
+        let link = Link { file: name.to_owned(), seq: head.seq, hash: head.hash, live: false, torn };
+        let is_empty = head.seq == 0 && link.torn.is_none();
+        Ok((!is_empty).then_some((link, at_ms)))
     }
 
     fn look_at(&self, name: &str) -> Result<Option<File>, Error> {
@@ -191,8 +198,36 @@ impl Directory {
     }
 }
 
-/// The last whole record, and what follows it.
-fn end(file: &mut File) -> std::io::Result<(Head, Option<Torn>)> {
+/// Waits a little until no other process holds the lock `path`, and holds it until the file returned is dropped.
+pub(super) fn lock(path: &Path) -> Result<File, Error> {
+    let file = File::options()
+        .create(true)
+        .write(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(Error::io("create", path))?;
+    for _ in 0..LOCK_ATTEMPTS {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::Error(source)) => return Err(Error::io("lock", path)(source)),
+        }
+    }
+    Err(Error::Locked { path: path.to_owned() })
+}
+
+/// How a file ends.
+struct End {
+    /// Its last whole record.
+    head: Head,
+    /// When that was made; `None` where there is none, or it does not say.
+    at_ms: Option<i64>,
+    /// What follows it.
+    torn: Option<Torn>,
+}
+
+fn end(file: &mut File) -> std::io::Result<End> {
     let len = file.seek(SeekFrom::End(0))?;
     let mut window = 4 * LINE_MAX as u64;
     loop {
@@ -200,19 +235,19 @@ fn end(file: &mut File) -> std::io::Result<(Head, Option<Torn>)> {
         let mut text = Vec::new();
         file.seek(SeekFrom::Start(start))?;
         // The length was read once: what a living writer adds meanwhile is not looked at.
-        file.take(len - start).read_to_end(&mut text)?;
-        if let Some((head, rest)) = last_record(&text, start == 0) {
-            return Ok((head, torn(rest)));
+        (&mut *file).take(len - start).read_to_end(&mut text)?;
+        if let Some(end) = last_record(&text, start == 0) {
+            return Ok(end);
         }
         if start == 0 {
-            return Ok((Head::NONE, torn(&text)));
+            return Ok(End { head: Head::NONE, at_ms: None, torn: torn(&text) });
         }
         window = window.saturating_mul(8);
     }
 }
 
 /// The last line of `text` that is a record, and what follows it. The first line is one only if it is whole.
-fn last_record(text: &[u8], is_from_start: bool) -> Option<(Head, &[u8])> {
+fn last_record(text: &[u8], is_from_start: bool) -> Option<End> {
     let mut rest = text;
     while let Some(newline) = rest.iter().rposition(|b| *b == b'\n') {
         let before = &rest[..newline];
@@ -222,11 +257,21 @@ fn last_record(text: &[u8], is_from_start: bool) -> Option<(Head, &[u8])> {
         }
         let line = &before[start.map_or(0, |at| at + 1)..];
         if let Ok(sealed) = chain::unseal(line) {
-            return Some((sealed.head, &text[newline + 1..]));
+            return Some(End { head: sealed.head, at_ms: made_ms(line), torn: torn(&text[newline + 1..]) });
         }
         rest = before;
     }
     None
+}
+
+/// When a record was made.
+fn made_ms(line: &[u8]) -> Option<i64> {
+    #[derive(Deserialize)]
+    struct Made {
+        at: String,
+    }
+    let made: Made = serde_json::from_slice(line).ok()?;
+    made.at.parse().ok().map(Timestamp::as_millisecond)
 }
 
 fn torn(rest: &[u8]) -> Option<Torn> {
@@ -240,7 +285,7 @@ fn segment_name(at_ms: i64, boot: &str) -> String {
 }
 
 /// When the segment of that name was begun; `None` when it is not the name of one.
-fn began_ms(name: &str) -> Option<i64> {
+pub(super) fn began_ms(name: &str) -> Option<i64> {
     let (at, boot) = name.strip_prefix("audit-")?.strip_suffix(".jsonl")?.split_once('-')?;
     let at: Timestamp = at.parse().ok()?;
     let at_ms = at.as_millisecond();

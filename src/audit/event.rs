@@ -4,6 +4,7 @@
 //! `seq`, times, segment and hashes are put around these bytes by the writer, which alone knows them.
 
 use super::members::{LIST_MAX, LONG_VALUE_MAX, Members};
+use crate::redact::Redactor;
 use std::sync::Arc;
 
 /// What happened.
@@ -258,8 +259,8 @@ impl<'a> Event<'a> {
     }
 
     /// Its members as they stand in the line, each with a comma before it.
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut line = Members::default();
+    pub(super) fn encode(&self, redactor: &Redactor) -> Vec<u8> {
+        let mut line = Members::redacted(redactor);
         line.short("request", self.request);
         line.word("event", Some(self.kind.as_str()));
         line.short("trace", self.trace);
@@ -302,7 +303,7 @@ mod tests {
 
     fn parsed(event: &Event<'_>) -> Value {
         let mut line = b"{\"seq\":1".to_vec();
-        line.extend(event.encode());
+        line.extend(event.encode(&Redactor::new(&[7; 32])));
         line.push(b'}');
         assert!(line.iter().all(|b| (0x20..0x7f).contains(b)), "{line:?}");
         assert!(line.len() < 16 * 1024 - 400, "{} bytes", line.len());
@@ -330,7 +331,7 @@ mod tests {
         };
 
         assert_eq!(
-            String::from_utf8(event.encode()).expect("ASCII"),
+            String::from_utf8(event.encode(&Redactor::new(&[7; 32]))).expect("ASCII"),
             r#","request":"r_1","event":"decision","principal":{"issuer":"http://gw","subject":"user:alice","client":"c1","grant":"g1"},"object":"delete_repo","decision":"denied","rules":["r1","r2"],"code":"policy.denied","body_bytes":120"#
         );
     }

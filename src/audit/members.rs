@@ -4,20 +4,33 @@
 use super::chain::{self, LINE_MAX};
 use super::escape::{self, Cut};
 use super::event::{Arguments, Subject, Who};
+use crate::redact::Redactor;
+use std::borrow::Cow;
 
 /// The members of a line under construction.
-pub(super) struct Members {
+pub(super) struct Members<'r> {
     out: Vec<u8>,
     cuts: Vec<Cut>,
+    /// For what comes from outside. The writer of the log has nothing of the kind to say.
+    redactor: Option<&'r Redactor>,
 }
 
-impl Default for Members {
+impl Default for Members<'_> {
     fn default() -> Self {
-        Members { out: Vec::with_capacity(512), cuts: Vec::new() }
+        Members { out: Vec::with_capacity(512), cuts: Vec::new(), redactor: None }
     }
 }
 
-impl Members {
+impl<'r> Members<'r> {
+    /// For values from outside: what has the shape of a secret is replaced before anything is cut, so that no half of one stays.
+    pub(super) fn redacted(redactor: &'r Redactor) -> Members<'r> {
+        Members { redactor: Some(redactor), ..Members::default() }
+    }
+
+    fn shown<'v>(&self, value: &'v str) -> Cow<'v, str> {
+        self.redactor.map_or(Cow::Borrowed(value), |redactor| redactor.text(value))
+    }
+
     /// A value of ours, which needs no escaping.
     pub(super) fn word(&mut self, key: &str, value: Option<&str>) {
         let Some(value) = value else { return };
@@ -38,7 +51,7 @@ impl Members {
     pub(super) fn short(&mut self, key: &'static str, value: Option<&str>) {
         let Some(value) = value else { return };
         self.key(key);
-        self.string(key, "", value, SHORT_VALUE_MAX);
+        self.own(key, "", value, SHORT_VALUE_MAX);
     }
 
     pub(super) fn long_text(&mut self, key: &'static str, value: Option<&str>) {
@@ -115,12 +128,12 @@ impl Members {
                 self.out.push(b',');
             }
             self.out.push(b'"');
-            let value = value.as_ref();
-            let is_whole = escape::push(&mut self.out, value, max) == value.len();
+            let value = self.shown(value.as_ref());
+            let is_whole = escape::push(&mut self.out, &value, max) == value.len();
             self.out.push(b'"');
             if !is_whole || self.out.len() - start > max {
                 self.out.truncate(before);
-                let all: Vec<&str> = values.iter().map(AsRef::as_ref).collect();
+                let all: Vec<_> = values.iter().map(|value| self.shown(value.as_ref())).collect();
                 self.cuts.push(Cut::new(key, &all.join("\n")));
                 break;
             }
@@ -135,6 +148,10 @@ impl Members {
     }
 
     pub(super) fn string(&mut self, key: &'static str, prefix: &str, value: &str, max: usize) {
+        self.own(key, prefix, &self.shown(value), max);
+    }
+
+    fn own(&mut self, key: &'static str, prefix: &str, value: &str, max: usize) {
         self.out.push(b'"');
         self.out.extend_from_slice(prefix.as_bytes());
         if escape::push(&mut self.out, value, max) < value.len() {

@@ -2,43 +2,51 @@
 //!
 //! Callers describe what happened as an [`Event`] and wait until it is in the file; that a call goes on only then is theirs to keep.
 //! One thread owns the file. While it waits for the disk others queue up, and one write and one sync serve them all.
-//! Every line holds the hash of the line before it, so that an edit shows ([`verify`]); the hash is not a signature,
-//! and checkpoints that are signed are a later step which adds a record kind and changes nothing here.
+//! Every line holds the hash of the line before it, so that an edit shows ([`verify`]); the hash is not a signature:
+//! `checkpoint` signs how far the log has come, in a file of its own, and no caller waits for that.
 //! When the log cannot be written it says so at once and for as long as that lasts ([`Unavailable`]), and mends itself.
 //!
 //! No token is ever handed to this module: there is no field to put one in. Arguments of a call are handed to it as they
 //! may be written down (`redact`), and only where the configuration says so.
 
 mod chain;
+mod checkpoint;
 mod directory;
 mod escape;
 mod event;
 mod flood;
+mod keeper;
 mod members;
 mod queue;
 mod read;
+mod records;
 mod segment;
+mod sinks;
+mod terms;
 mod verify;
 mod writer;
 
 pub use chain::sha256;
+pub use checkpoint::{CheckpointStatus, PublicKey, Signer};
 pub use directory::Directory;
 pub use escape::{ascii, escaped};
 pub use event::{Arguments, Decision, Event, Kind, Subject, Who};
-pub use read::{Follow, newest, of_request};
-pub use verify::{Fault, Report, verify};
+pub use read::{Follow, newest};
+pub use records::Records;
+pub use sinks::{Destination, Given as SinksGiven, Sink, SinkStatus, Sinks};
+pub use verify::{Against, CheckpointFile, Fault, Report, Unsigned, verify};
 
 use crate::clock::Clock;
-use crate::config::Sync;
+use crate::config::{self, Sync};
 use crate::metrics::{AuditState, Metrics};
 use crate::redact::Redactor;
 use flood::Flood;
 use queue::Queue;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use writer::Writer;
+use terms::Terms;
+use writer::{Aides, Writer};
 
 /// How certain a record must be before the caller goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +90,18 @@ pub enum Error {
         /// The lock file.
         path: PathBuf,
     },
+    /// What is to be the file of checkpoints is something else.
+    #[error("{} is not a file of checkpoints: name another one in `audit.checkpoints.file`", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file of checkpoints would lie among the files it is to speak for.
+    #[error("{} lies among the files of the audit log: name another one in `audit.checkpoints.file`", path.display())]
+    Misplaced {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 impl Error {
@@ -94,7 +114,7 @@ impl Error {
     fn with_cause(&self) -> String {
         match self {
             Error::Io { source, .. } => format!("{self}: {source}"),
-            Error::Locked { .. } => self.to_string(),
+            Error::Locked { .. } | Error::Foreign { .. } | Error::Misplaced { .. } => self.to_string(),
         }
     }
 }
@@ -104,14 +124,16 @@ impl Error {
 pub struct Settings {
     /// The audit directory, `data_dir/audit`; created `0700`.
     pub directory: PathBuf,
-    /// Whether `Durability::Synced` waits for the disk.
-    pub sync: Sync,
+    /// The file of checkpoints.
+    pub checkpoints: PathBuf,
     /// The gateway's own key: those of tags and of checkpoints are derived from it.
     pub key: [u8; 32],
     /// The time of day for `at` and for file names.
     pub clock: Clock,
-    /// A segment that would grow beyond this is followed by a new one.
-    pub segment_bytes: u64,
+    /// How records are written, kept and signed.
+    pub config: config::Audit,
+    /// Whether old files are removed where `config` says so: by the gateway, not by commands that come and go.
+    pub removes_old: bool,
     /// Where it is counted what is recorded, and what that costs.
     pub metrics: Arc<Metrics>,
     /// Records that may wait for the writer. Results get twice the room: what they tell of has already run.
@@ -122,20 +144,31 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The log of the gateway whose data is in `data_dir`, with segments of 64 MiB.
+    /// The log of the gateway whose data is in `data_dir`, with nothing configured but `sync`.
     pub fn new(data_dir: &Path, key: [u8; 32], sync: Sync, clock: Clock) -> Self {
+        Settings::of(&config::Audit { sync, ..config::Audit::default() }, data_dir, key, clock)
+    }
+
+    /// The log of the gateway whose data is in `data_dir`. Paths in `config` are resolved.
+    pub fn of(config: &config::Audit, data_dir: &Path, key: [u8; 32], clock: Clock) -> Self {
         Settings {
             directory: data_dir.join("audit"),
+            checkpoints: checkpoints_file(config, data_dir),
             key,
-            sync,
             clock,
-            segment_bytes: 64 * 1024 * 1024,
+            config: config.clone(),
+            removes_old: false,
             metrics: Arc::default(),
             queue_len: 4096,
             #[cfg(test)]
             faults: Arc::default(),
         }
     }
+}
+
+/// Where the checkpoints of the gateway whose data is in `data_dir` are. Paths in `config` are resolved.
+pub fn checkpoints_file(config: &config::Audit, data_dir: &Path) -> PathBuf {
+    config.checkpoints.file.clone().unwrap_or_else(|| data_dir.join("audit-checkpoints.jsonl"))
 }
 
 /// A handle on the log; clones write to the same one. The last to go closes it, after what is queued is written.
@@ -146,45 +179,49 @@ struct Open {
     queue: Arc<Queue>,
     flood: Flood,
     redactor: Redactor,
-    is_strict: AtomicBool,
+    terms: Arc<Terms>,
     metrics: Arc<Metrics>,
     directory: Option<Directory>,
     writer: Mutex<Option<JoinHandle<()>>>,
+    aides: Option<Aides>,
+    sinks: sinks::Statuses,
 }
 
 impl Audit {
     /// Opens a new segment and writes its `start`, synced. A gateway that cannot do this must not begin to serve.
     pub fn open(settings: Settings) -> Result<Audit, Error> {
         let queue = Arc::new(Queue::new(settings.clock.clone(), settings.queue_len));
-        let is_strict = AtomicBool::new(settings.sync == Sync::Strict);
+        let terms = Arc::new(Terms::new(&settings.config));
         let redactor = Redactor::new(&settings.key);
         let (metrics, directory) = (Arc::clone(&settings.metrics), Some(Directory::new(settings.directory.clone())));
-        let writer = Writer::open(settings, Arc::clone(&queue))?;
+        let (writer, aides) = Writer::open(settings, Arc::clone(&queue), Arc::clone(&terms))?;
         let thread = std::thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || writer.run())
             .map_err(Error::io("start the writer of", Path::new("the audit log")))?;
         let (flood, writer) = (Flood::new(), Mutex::new(Some(thread)));
-        Ok(Audit(Arc::new(Open { queue, flood, redactor, is_strict, metrics, directory, writer })))
+        let (aides, sinks) = (Some(aides), sinks::Statuses::default());
+        Ok(Audit(Arc::new(Open { queue, flood, redactor, terms, metrics, directory, writer, aides, sinks })))
     }
 
     /// A log that takes no record, for who only reads what others do: what has to be recorded first is refused.
     pub fn closed(clock: Clock) -> Audit {
         let queue = Queue::new(clock, 0);
         queue.close();
-        let (flood, is_strict) = (Flood::new(), AtomicBool::new(true));
+        let (flood, terms) = (Flood::new(), Arc::new(Terms::new(&config::Audit::default())));
         // It tags nothing: nothing is written.
         let redactor = Redactor::new(&[0; 32]);
         let (metrics, directory, writer) = (Arc::default(), None, Mutex::new(None));
-        Audit(Arc::new(Open { queue: Arc::new(queue), flood, redactor, is_strict, metrics, directory, writer }))
+        let (queue, aides, sinks) = (Arc::new(queue), None, sinks::Statuses::default());
+        Audit(Arc::new(Open { queue, flood, redactor, terms, metrics, directory, writer, aides, sinks }))
     }
 
     /// Writes `event` and returns its `seq` once it is as certain as `durability` asks.
     /// A caller that stops waiting takes nothing back: the record is written all the same.
     pub async fn record(&self, event: Event<'_>, durability: Durability) -> Result<u64, Unavailable> {
         self.0.metrics.event(event.kind.as_str(), event.code);
-        let is_synced = durability == Durability::Synced && self.0.is_strict.load(Ordering::Relaxed);
-        let written = self.0.queue.push_waiting(event.encode(), is_synced)?;
+        let is_synced = durability == Durability::Synced && self.0.terms.is_strict();
+        let written = self.0.queue.push_waiting(event.encode(&self.0.redactor), is_synced)?;
         written.await.unwrap_or(Err(Unavailable::Closed))
     }
 
@@ -192,7 +229,7 @@ impl Audit {
     /// cannot take it; when even the room kept for that is full it is lost, and counted in [`Audit::dropped`].
     pub fn record_later(&self, event: Event<'_>) {
         self.0.metrics.event(event.kind.as_str(), event.code);
-        self.0.queue.push(event.encode());
+        self.0.queue.push(event.encode(&self.0.redactor));
     }
 
     /// Writes, without waiting, what somebody did who has not shown who they are. A thousand such records are written
@@ -235,16 +272,39 @@ impl Audit {
             refused: queue.refused(),
             dropped: queue.dropped(),
         });
+        self.0.metrics.unchecked_records(self.checkpoints().waiting);
         // While the directory cannot be read, the last sizes stand; `audit_available` says that something is wrong.
         if let Some(space) = self.0.directory.as_ref().and_then(|directory| directory.space().ok()) {
             self.0.metrics.audit_space(&space);
         }
     }
 
-    /// Takes a reloaded `audit.sync` into force.
-    pub fn set_sync(&self, sync: Sync) {
-        let is_strict = sync == Sync::Strict;
-        self.0.is_strict.store(is_strict, Ordering::Relaxed);
+    /// How the checkpoints of this log are doing.
+    pub fn checkpoints(&self) -> CheckpointStatus {
+        self.0.aides.as_ref().map(|aides| aides.notary.status()).unwrap_or_default()
+    }
+
+    /// Starts the further sinks; `None` for a log that is closed.
+    pub fn start_sinks(&self, given: SinksGiven) -> Option<Sinks> {
+        let aides = self.0.aides.as_ref()?;
+        Some(Sinks::start(&aides.log, given, Arc::clone(&self.0.sinks)))
+    }
+
+    /// How the further sinks are doing.
+    pub fn sinks(&self) -> Vec<SinkStatus> {
+        self.0.sinks.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes a reloaded configuration into force. The file of checkpoints and the further sinks stay as they were.
+    pub fn reload(&self, config: &config::Audit) {
+        self.0.terms.set(config);
+        let Some(aides) = &self.0.aides else {
+            return;
+        };
+        aides.notary.ask();
+        if let Some(keeper) = &aides.keeper {
+            keeper.wake().ask();
+        }
     }
 
     /// Writes what is queued, syncs, and ends the writer. Whatever is recorded after this is refused. Blocks.
@@ -260,7 +320,10 @@ impl Open {
         let unrecorded = self.flood.take_unrecorded();
         if unrecorded > 0 {
             let event = Event { unrecorded: Some(unrecorded), ..Event::new(Kind::Refused) };
-            self.queue.push(event.encode());
+            self.queue.push(event.encode(&self.redactor));
+        }
+        if let Some(keeper) = self.aides.as_ref().and_then(|aides| aides.keeper.as_ref()) {
+            keeper.close();
         }
         self.queue.close();
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -268,6 +331,10 @@ impl Open {
             && thread.join().is_err()
         {
             tracing::error!("the audit writer panicked");
+        }
+        drop(writer);
+        if let Some(aides) = &self.aides {
+            aides.notary.close();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reading the log while it may still be written: its newest lines, and those of one request.
+//! Reading the log while it may still be written: its newest lines.
 //!
 //! Nothing is checked here; that is `verify`. What is handed out is printable ASCII, also from a file somebody edited.
 
@@ -6,26 +6,10 @@ use super::Error;
 use super::chain::LINE_MAX;
 use super::directory::Directory;
 use super::escape::escaped;
+use super::records::at;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-
-/// All records of the request, of the trace, or of the held call with this id: those of every request, decision and
-/// webhook it had.
-/// In the order of the segments.
-pub fn of_request(directory: &Directory, id: &str) -> Result<Vec<String>, Error> {
-    // A quote inside a value is escaped, so that these bytes are the key and nothing else.
-    let keys = ["request", "approval", "trace"].map(|key| format!(",\"{key}\":\"{}\"", escaped(id)));
-    let mut found = Vec::new();
-    for name in directory.segments()? {
-        read(directory, &name, 0, |line| {
-            if keys.iter().any(|key| line.contains(key)) {
-                found.push(line);
-            }
-        })?;
-    }
-    Ok(found)
-}
 
 /// The newest `n` records of this kind, the latest first. No more than the last megabyte of each of the newest files is
 /// looked at: for people who want a glance, not the whole.
@@ -51,11 +35,6 @@ pub fn newest(directory: &Directory, kind: &str, n: usize) -> Result<Vec<String>
     found.sort_by(|a, b| at(b).cmp(at(a)));
     found.truncate(n);
     Ok(found)
-}
-
-/// The time of a record, as it stands there: RFC 3339 in UTC with milliseconds, which sorts as text.
-fn at(line: &str) -> &str {
-    line.split_once("\"at\":\"").and_then(|(_, rest)| rest.split('"').next()).unwrap_or_default()
 }
 
 const GLANCE_FILES: usize = 8;
@@ -127,6 +106,26 @@ fn read(directory: &Directory, name: &str, start: u64, mut each: impl FnMut(Stri
     read().map_err(Error::io("read", &path))
 }
 
+/// When the last whole record of a segment says it was written; `None` where there is none to be seen.
+pub(super) fn last_at(directory: &Directory, name: &str) -> Result<Option<String>, Error> {
+    let path = directory.path.join(name);
+    let look = || -> io::Result<Option<String>> {
+        let mut file = File::open(&path)?;
+        let len = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(len.saturating_sub(2 * LINE_MAX as u64)))?;
+        let mut text = Vec::new();
+        file.take(2 * LINE_MAX as u64).read_to_end(&mut text)?;
+        let Some(end) = text.iter().rposition(|b| *b == b'\n') else { return Ok(None) };
+        let whole = &text[..end];
+        let line = &whole[whole.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1)..];
+        Ok(at(&printable(line)).map(str::to_owned))
+    };
+    match look() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        looked => looked.map_err(Error::io("read", &path)),
+    }
+}
+
 /// Where the last line begins, or is being written.
 fn last_line(directory: &Directory, name: &str) -> Result<u64, Error> {
     let path = directory.path.join(name);
@@ -142,7 +141,7 @@ fn last_line(directory: &Directory, name: &str) -> Result<u64, Error> {
     look().map_err(Error::io("read", &path))
 }
 
-fn printable(line: &[u8]) -> String {
+pub(super) fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     if text.bytes().all(|b| matches!(b, 0x20..=0x7e)) {
         return text.into_owned();
@@ -151,4 +150,4 @@ fn printable(line: &[u8]) -> String {
 }
 
 /// No line of ours is as long; a longer one is somebody's edit, and ends the reading of that file.
-const LONGEST: u64 = 1024 * 1024;
+pub(super) const LONGEST: u64 = 1024 * 1024;

@@ -6,12 +6,14 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// See the module.
 pub(super) struct Segment {
-    pub(super) name: String,
+    pub(super) name: Arc<str>,
     path: PathBuf,
-    file: File,
+    /// Shared with who syncs it before it signs how far it has come.
+    pub(super) file: Arc<File>,
     /// Bytes of whole records: what is beyond them is to be cut off.
     pub(super) len: u64,
     /// A write or sync failed, and what the file holds beyond `len` is not known.
@@ -33,9 +35,9 @@ impl Segment {
         // Where locks are not supported our end is taken for final by a second process; that shows in `verify`, not here.
         let _ = file.lock();
         Ok(Segment {
-            name,
+            name: name.into(),
             path,
-            file,
+            file: Arc::new(file),
             len: 0,
             is_suspect: false,
             #[cfg(test)]
@@ -95,13 +97,13 @@ impl Segment {
 
     #[cfg(not(test))]
     fn write(&mut self, records: &[u8]) -> io::Result<()> {
-        self.file.write_all(records)
+        (&*self.file).write_all(records)
     }
 
     #[cfg(test)]
     fn write(&mut self, records: &[u8]) -> io::Result<()> {
         let room = self.faults.room(records.len());
-        self.file.write_all(&records[..room])?;
+        (&*self.file).write_all(&records[..room])?;
         if room < records.len() {
             return Err(io::ErrorKind::StorageFull.into());
         }

@@ -5,27 +5,42 @@
 //! that gets through says how long the log was silent and what it cost.
 
 use super::chain::{self, Head, Stamp};
+use super::checkpoint::{Ledger, Notary, Reached, Signer};
 use super::directory::{Directory, Link, ROTATED, START};
+use super::keeper::{Keeper, Wake};
 use super::members::Members;
 use super::queue::{Entry, Queue};
 use super::segment::Segment;
-use super::{Error, Settings, Unavailable};
+use super::terms::Terms;
+use super::{Error, Settings, Unavailable, sinks};
 use crate::metrics::Metrics;
 use std::collections::VecDeque;
+use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::sync::watch;
 
 /// See the module.
 pub(super) struct Writer {
     queue: Arc<Queue>,
     metrics: Arc<Metrics>,
     directory: Directory,
-    segment_bytes: u64,
+    terms: Arc<Terms>,
+    /// Signs how far the log has come.
+    notary: Arc<Notary>,
+    /// Tells further sinks.
+    grown: watch::Sender<u64>,
+    /// Told of each new file, where old ones are removed.
+    keeper: Option<Arc<Wake>>,
+    /// The key of the checkpoints, named in each file.
+    kid: String,
     /// Results that may be kept while the disk fails.
     kept_max: usize,
     /// Names this process in every record and file.
-    boot: String,
+    boot: Arc<str>,
     segment: Segment,
+    /// When that was begun, by the clock.
+    begun_ms: i64,
     head: Head,
     kept: VecDeque<Entry>,
     outage: Option<Outage>,
@@ -40,28 +55,60 @@ struct Outage {
     refused_before: u64,
 }
 
+/// The threads beside the writer's.
+pub(super) struct Aides {
+    pub(super) notary: Arc<Notary>,
+    pub(super) keeper: Option<Keeper>,
+    /// What further sinks read.
+    pub(super) log: sinks::Log,
+}
+
 impl Writer {
-    /// Begins this process's first segment.
-    pub(super) fn open(settings: Settings, queue: Arc<Queue>) -> Result<Writer, Error> {
+    /// Begins this process's first segment, and returns with it those that work beside it.
+    pub(super) fn open(settings: Settings, queue: Arc<Queue>, terms: Arc<Terms>) -> Result<(Writer, Aides), Error> {
         let directory = Directory::new(settings.directory);
         #[cfg(test)]
         let directory = Directory { faults: settings.faults, ..directory };
-        let boot = format!("{:016x}", u64::from_be_bytes(crate::id::random_bytes()));
-        let (segment, head) = begin(&directory, queue.now(), &boot, None, None)?;
-        Ok(Writer {
+        let ledger = Ledger::new(settings.checkpoints.clone(), directory.clone(), Signer::new(&settings.key));
+        directory.create()?;
+        ledger.check_place()?;
+        let kid = ledger.kid().to_owned();
+        let boot: Arc<str> = format!("{:016x}", u64::from_be_bytes(crate::id::random_bytes())).into();
+        let now = queue.now();
+        let (segment, head) = begin(&directory, now, &boot, &kid, None, None)?;
+        let notary =
+            Arc::new(Notary::start(ledger, Arc::clone(&terms), Arc::clone(&queue), Arc::clone(&settings.metrics))?);
+        let keeper =
+            settings.removes_old.then(|| Keeper::start(directory.clone(), Arc::clone(&terms), Arc::clone(&queue)));
+        let (grown, grows) = watch::channel(0);
+        let log = sinks::Log {
+            directory: directory.clone(),
+            checkpoints: settings.checkpoints,
+            begun_with: Arc::clone(&segment.name),
+            grown: grows,
+        };
+        let aides = Aides { notary: Arc::clone(&notary), keeper: keeper.transpose()?, log };
+        let writer = Writer {
             queue,
             metrics: settings.metrics,
             directory,
-            segment_bytes: settings.segment_bytes,
+            terms,
+            notary,
+            grown,
+            keeper: aides.keeper.as_ref().map(Keeper::wake),
+            kid,
             kept_max: settings.queue_len.saturating_mul(2),
             boot,
             segment,
+            begun_ms: now.at_ms,
             head,
             kept: VecDeque::new(),
             outage: None,
             dropped_noted: 0,
             buffer: Vec::new(),
-        })
+        };
+        writer.tell(true);
+        Ok((writer, aides))
     }
 
     /// Writes until the queue is closed and empty.
@@ -75,8 +122,9 @@ impl Writer {
             self.commit(fresh);
         }
         self.commit(VecDeque::new());
-        if let Err(error) = self.segment.sync() {
-            tracing::error!(%error, "the end of the audit log may not be on the disk");
+        match self.segment.sync() {
+            Ok(()) => self.tell(true),
+            Err(error) => tracing::error!(%error, "the end of the audit log may not be on the disk"),
         }
         self.queue.count_dropped(self.kept.len());
     }
@@ -123,26 +171,54 @@ impl Writer {
         }
         let first_seq = self.head.seq + 1;
         self.head = head;
+        self.tell(is_synced);
         Ok(first_seq)
     }
 
-    /// Goes on in a new segment where this one is full, or is no longer what its name leads to.
+    /// Says how far the log has come, to who signs it and to who passes it on.
+    fn tell(&self, is_synced: bool) {
+        self.grown.send_replace(self.head.seq);
+        self.notary.reached(self.end((!is_synced).then(|| Arc::clone(&self.segment.file))));
+    }
+
+    fn end(&self, to_sync: Option<Arc<File>>) -> Reached {
+        let (segment, file) = (Arc::clone(&self.boot), Arc::clone(&self.segment.name));
+        Reached { segment, file, head: self.head, to_sync }
+    }
+
+    /// Goes on in a new segment where this one is full or old, or is no longer what its name leads to.
     fn make_room(&mut self, bytes: usize) -> Result<(), Error> {
         let is_in_place = self.segment.is_in_place();
-        if is_in_place && self.segment.len.saturating_add(bytes as u64) <= self.segment_bytes {
+        let now = self.queue.now();
+        if is_in_place && !self.is_full(bytes) && !self.is_old(now) {
             return Ok(());
         }
         if is_in_place {
             self.segment.sync()?;
         } else {
-            tracing::error!(segment = self.segment.name, "{DISTURBED}");
+            tracing::error!(segment = &*self.segment.name, "{DISTURBED}");
         }
-        let link =
-            Link { file: self.segment.name.clone(), seq: self.head.seq, hash: self.head.hash, live: false, torn: None };
+        let file = self.segment.name.to_string();
+        let link = Link { file, seq: self.head.seq, hash: self.head.hash, live: false, torn: None };
         let note = (!is_in_place).then(|| format!("{}: {DISTURBED}", link.file));
-        let now = self.queue.now();
-        (self.segment, self.head) = begin(&self.directory, now, &self.boot, Some(link), note)?;
+        let end = self.end(None);
+        (self.segment, self.head) = begin(&self.directory, now, &self.boot, &self.kid, Some(link), note)?;
+        self.begun_ms = now.at_ms;
+        self.notary.finished(end);
+        self.tell(true);
+        if let Some(keeper) = &self.keeper {
+            keeper.ask();
+        }
         Ok(())
+    }
+
+    fn is_full(&self, bytes: usize) -> bool {
+        self.segment.len.saturating_add(bytes as u64) > self.terms.file_bytes()
+    }
+
+    fn is_old(&self, now: Stamp) -> bool {
+        let age_ms = now.at_ms.saturating_sub(self.begun_ms).max(0).unsigned_abs();
+        self.terms.file_age().is_some_and(|most| u128::from(age_ms) > most.as_millis())
     }
 
     /// What has to be said of records that are missing: after an outage, or when results were lost.
@@ -203,6 +279,7 @@ fn begin(
     directory: &Directory,
     now: Stamp,
     boot: &str,
+    kid: &str,
     last: Option<Link>,
     note: Option<String>,
 ) -> Result<(Segment, Head), Error> {
@@ -214,7 +291,7 @@ fn begin(
     };
     let mut head = Head { seq, hash: links.first().map_or(Head::NONE.hash, |link| link.hash) };
     let mut records = Vec::new();
-    chain::seal(&mut records, &mut head, now, boot, &opening(event, &links));
+    chain::seal(&mut records, &mut head, now, boot, &opening(event, kid, &links));
     for detail in note.into_iter().chain(links.iter().filter_map(torn_note)) {
         let mut line = Members::default();
         line.word("event", Some("recovered"));
@@ -232,10 +309,11 @@ fn begin(
     }
 }
 
-fn opening(event: &str, links: &[Link]) -> Vec<u8> {
+fn opening(event: &str, kid: &str, links: &[Link]) -> Vec<u8> {
     let mut line = Members::default();
     line.word("event", Some(event));
     line.word("version", Some(env!("CARGO_PKG_VERSION")));
+    line.word("key", Some(kid));
     line.json("previous", &serde_json::to_vec(links).expect("links are plain data"));
     line.finish()
 }

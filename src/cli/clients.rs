@@ -213,7 +213,7 @@ mod tests {
         assert!(said.contains("1 grant revoked"), "{said}");
         assert!(remove(&by("c_1", "root", world.right_password()), &context).await.is_err());
         assert!(remove(&by("a b", "root", world.right_password()), &context).await.unwrap_err().is::<Usage>());
-        let report = audit::verify(&audit::Directory::new(context.data_dir.join("audit")), None);
+        let report = audit::verify(&audit::Directory::new(context.data_dir.join("audit")), &audit::Against::default());
         assert!(report.is_ok());
     }
 }

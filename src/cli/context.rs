@@ -17,6 +17,8 @@ pub(super) struct Context<'a> {
     pub(super) config: &'a Config,
     /// Its `data_dir`, resolved.
     pub(super) data_dir: PathBuf,
+    /// How its audit log is kept, with paths resolved.
+    pub(super) audit: config::Audit,
     /// The issuer of our tokens: `public_url` as clients type it, without a slash at its end.
     pub(super) issuer: Arc<str>,
     /// The people in force.
@@ -33,11 +35,15 @@ impl Context<'_> {
         self.config.upstreams.contains_key(route).then(|| format!("{}/mcp/{route}", self.issuer).into())
     }
 
+    /// The audit log, to write in. Close it afterwards.
+    pub(super) fn open_log(&self) -> anyhow::Result<Audit> {
+        let key = crate::server::session_key(&self.data_dir)?;
+        Ok(Audit::open(audit::Settings::of(&self.audit, &self.data_dir, key, self.clock.clone()))?)
+    }
+
     /// Writes down what this person is about to do, before it is done: what is not written down does not happen.
     pub(super) async fn record(&self, person: &Person, event: Event<'_>) -> anyhow::Result<()> {
-        let key = crate::server::session_key(&self.data_dir)?;
-        let settings = audit::Settings::new(&self.data_dir, key, self.config.audit.sync, self.clock.clone());
-        let log = Audit::open(settings)?;
+        let log = self.open_log()?;
         let subject = audit::Subject::User(&person.name);
         let who = Who { issuer: &self.issuer, subject, client: "cli", grant: None, person: None };
         log.record(Event { principal: Some(who), ..event }, Durability::Synced).await?;
@@ -89,8 +95,8 @@ fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let store = Store::open(&data_dir).await?;
-        let config = &loaded.config;
-        command(&Context { config, data_dir, issuer, users, store, clock: Clock::System }).await
+        let (config, audit) = (&loaded.config, loaded.audit());
+        command(&Context { config, data_dir, audit, issuer, users, store, clock: Clock::System }).await
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -157,6 +163,7 @@ pub(crate) mod tests {
                 users: Users::load(&self.config.identity, &data_dir).unwrap(),
                 store: Store::open(&data_dir).await.unwrap(),
                 data_dir,
+                audit: self.config.audit.clone(),
                 clock: self.clock.clone(),
             }
         }

@@ -69,9 +69,7 @@ async fn rotate(args: &Rotate, context: &Context<'_>) -> anyhow::Result<String> 
     }
     // There is always a key that is older than the new one: a new one that is alone would sign at once.
     Keys::open(&context.data_dir)?;
-    let key = crate::server::session_key(&context.data_dir)?;
-    let settings = audit::Settings::new(&context.data_dir, key, context.config.audit.sync, context.clock.clone());
-    let audit = Audit::open(settings)?;
+    let audit = context.open_log()?;
     let kid = Keys::rotate(&context.data_dir)?;
     let recorded = record(&audit, context, &person, &kid).await;
     audit.record_later(Event::new(Kind::Stop));

@@ -9,6 +9,7 @@ mod clients;
 mod context;
 mod explain;
 mod keys;
+mod log;
 mod operator;
 mod password;
 mod serve;
@@ -19,6 +20,7 @@ mod user;
 mod verify;
 
 use crate::config::{self, Problems};
+use crate::redact::Redactor;
 use clap::{Parser, Subcommand};
 use context::Usage;
 use std::path::PathBuf;
@@ -89,8 +91,8 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // Problems print themselves, one by one, with their places.
             match error.downcast_ref::<Problems>() {
-                Some(problems) => eprintln!("{problems}"),
-                None => eprintln!("error: {error:#}"),
+                Some(problems) => eprintln!("{}", Redactor::of_process().text(&problems.to_string())),
+                None => eprintln!("{}", Redactor::of_process().text(&format!("error: {error:#}"))),
             }
             let is_usage = error.is::<Problems>() || error.is::<Usage>();
             ExitCode::from(if is_usage { 2 } else { 1 })
@@ -126,9 +128,11 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             context::with_or_beside(&file, async |context| approvals::run(command, context).await)
         }
         Command::Approvals(command) => context::with(&file, async |context| approvals::run(command, context).await),
+        Command::Audit(audit::AuditCommand::Verify(verify)) => verify.run(&file),
+        Command::Audit(audit::AuditCommand::Key) => audit::print_key(&file),
         Command::Audit(command) => {
             let loaded = config::read(&file)?;
-            audit::run(command, &loaded.resolve(&loaded.config.data_dir)).map(|()| ExitCode::SUCCESS)
+            audit::run(command, &loaded)
         }
         Command::Verify(command) => verify::run(&command, &file),
         Command::Upstream(command) => Ok(upstream::run(&command)),

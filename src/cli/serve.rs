@@ -1,5 +1,6 @@
 //! `portcullis serve`: runs the gateway until it is told to stop.
 
+use super::log;
 use crate::clock::Clock;
 use crate::server;
 use std::io::Write as _;
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(super) fn run(file: &Path) -> anyhow::Result<ExitCode> {
-    start_log();
+    log::start();
     close_to_others();
     use_small_pages();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -72,17 +73,4 @@ fn announce(started: server::Started) {
     let mut out = std::io::stdout();
     // A closed standard output is no reason not to serve.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
-/// To standard error. `RUST_LOG` says what; without it, what an operator wants to see.
-pub(super) fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,pingora_core=error,rmcp=warn"));
-    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
-    // An error means that a log was started before, which is as good.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(is_terminal)
-        .with_writer(std::io::stderr)
-        .try_init();
 }

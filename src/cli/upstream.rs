@@ -1,6 +1,6 @@
 //! `portcullis upstream …`: what the gateway starts itself, with everything they need in descriptors.
 
-use super::serve;
+use super::{log, serve};
 use clap::Subcommand;
 use portcullis_local::Handover;
 use std::io::{BufReader, Write as _};
@@ -35,7 +35,7 @@ pub(super) fn run(command: &UpstreamCommand) -> ExitCode {
 fn serve_with<E: std::fmt::Display>(kind: &str, server: impl AsyncFnOnce(Handover) -> Result<(), E>) -> ExitCode {
     // First of all: the numbers of what was handed over must be nobody else's.
     let handover = Handover::take();
-    serve::start_log();
+    log::start();
     serve::close_to_others();
     let Ok(handover) = handover else {
         eprintln!("error: the gateway starts this; write an upstream of kind `{kind}` in gateway.yaml");

@@ -5,6 +5,7 @@
 //! builds. That costs one small validator and buys complete reports, exact places, and the proof that the schema
 //! editors use is true. Trying each section against its own type was considered: it reports one mistake a section.
 
+use super::Audit;
 use super::check::{Known, check};
 use super::file::{self, FileError};
 use super::locate::Source;
@@ -121,6 +122,13 @@ impl Loaded {
     /// Where a path written in the file leads: relative to the file's directory.
     pub fn resolve(&self, path: &FilePath) -> PathBuf {
         self.directory().join(path)
+    }
+
+    /// How the audit log is kept, with its paths resolved.
+    pub fn audit(&self) -> Audit {
+        let mut audit = self.config.audit.clone();
+        audit.checkpoints.file = audit.checkpoints.file.map(|file| self.resolve(&file));
+        audit
     }
 
     /// The directory the file stands in.

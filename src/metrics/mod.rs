@@ -260,7 +260,7 @@ mod tests {
         metrics.upstream_up("old", 0, false);
 
         let after = text(&metrics);
-        assert!(!after.contains("old"), "{after}");
+        assert!(!after.contains("\"old\"") && !after.contains("upstream old"), "{after}");
         assert!(after.contains("upstream_up{upstream=\"kept\"} 1"), "{after}");
         assert!(after.contains("config_info{hash=\"b\"} 1") && !after.contains("hash=\"a\""), "{after}");
         let back = metrics.family(Metric::UpstreamUp).gauge(&["old"]).get();

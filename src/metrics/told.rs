@@ -17,19 +17,6 @@ pub struct AuditState {
     pub dropped: u64,
 }
 
-/// How much room the audit log takes, in bytes, and how much there is.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AuditSpace {
-    /// How many files it has.
-    pub files: usize,
-    /// Their size.
-    pub bytes: u64,
-    /// What is free on their file system, for this process.
-    pub free: u64,
-    /// The size of that file system.
-    pub size: u64,
-}
-
 /// What became of spans since the start.
 #[derive(Clone, Copy, Debug)]
 pub struct Spans {
@@ -41,6 +28,19 @@ pub struct Spans {
     pub failures: u64,
     /// So many wait.
     pub waiting: usize,
+}
+
+/// How much room the audit log takes, in bytes, and how much there is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AuditSpace {
+    /// How many files it has.
+    pub files: usize,
+    /// Their size.
+    pub bytes: u64,
+    /// What is free on their file system, for this process.
+    pub free: u64,
+    /// The size of that file system.
+    pub size: u64,
 }
 
 impl Metrics {
@@ -153,6 +153,9 @@ impl Metrics {
         self.set(Metric::UpstreamUp, &[upstream], i64::from(is_up));
         if is_up {
             self.set_n(Metric::UpstreamTools, &[upstream], n_tools);
+        } else {
+            // None yet, or as many as before.
+            self.family(Metric::UpstreamTools).touch(&[upstream]);
         }
     }
 
@@ -285,7 +288,7 @@ impl Metrics {
         self.set(Metric::SinkLag, &[sink], seconds);
     }
 
-    /// What became of spans. Their queue counts them itself.
+    /// What became of spans since the start, and how many wait.
     pub fn spans(&self, spans: &Spans) {
         self.raise(Metric::SpansExported, &[], spans.exported);
         self.raise(Metric::ExportFailures, &[], spans.failures);

@@ -5,6 +5,7 @@ use super::message::{
     Resource, ResourceLogs, ResourceSpans, RpcStatus, ScopeLogs, ScopeSpans, Span,
 };
 use crate::fetch::{Answer, Authorities, Fetcher, Post};
+use crate::redact::Redactor;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -156,6 +157,7 @@ fn asked_pause(answer: &Answer) -> Option<Duration> {
 
 /// The collector's words as one line that cannot be taken for more.
 fn note(words: &str) -> Option<String> {
+    let words = Redactor::of_process().text(words);
     let line = words.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST_NOTE).collect::<String>();
     let line = line.trim();
     (!line.is_empty()).then(|| line.to_owned())

@@ -11,6 +11,7 @@ use super::refuse::{Code, Refusal};
 use crate::identity::Principal;
 use crate::jsonrpc::{self, Id, Limits, Node, Span};
 use crate::mcp::{self, Call, Era, MirroredHeaders, Object, Verb};
+use crate::redact::Redactor;
 use crate::snapshot::Route;
 use crate::trace::Stage;
 use crate::upstream::{EventId, HoldState, Scope, Session};
@@ -332,7 +333,7 @@ fn not_mcp(id: Option<&Id>, error: &mcp::Error, mirrored: &MirroredHeaders) -> R
         mcp::Error::HeaderMismatch(_) => refusal(Code::HeaderMismatch),
         mcp::Error::UnsupportedVersion { version, supported } => refusal(Code::Version)
             .data("supported", json!(supported))
-            .data("requested", json!(version.chars().take(64).collect::<String>())),
+            .data("requested", json!(Redactor::of_process().text(version).chars().take(64).collect::<String>())),
         mcp::Error::InvalidRequest(_) => refusal(Code::Invalid),
     }
 }

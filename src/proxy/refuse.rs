@@ -7,6 +7,7 @@ use super::exchange::{Exchange, Gone};
 use super::record::Outcome;
 use crate::jsonrpc::Id;
 use crate::mcp::Era;
+use crate::redact::Redactor;
 use crate::snapshot::Route;
 use bytes::Bytes;
 use http::header::{ALLOW, WWW_AUTHENTICATE};
@@ -252,16 +253,18 @@ impl Refusal {
 impl Parts {
     fn body(&self) -> Bytes {
         let (name, _, number) = self.code.row();
+        // Where it says what was asked for, that may be a secret in the wrong place; answers are kept by clients and shown.
+        let message = Redactor::of_process().text(&self.message);
         let answer = match self.form {
             Form::Error => {
                 let mut data = json!({ "code": name });
                 for (key, value) in &self.data {
                     data[*key] = value.clone();
                 }
-                json!({ "code": number, "message": self.message, "data": data })
+                json!({ "code": number, "message": message, "data": data })
             }
             Form::ToolResult(era) => {
-                let mut result = json!({ "content": [{ "type": "text", "text": self.message }], "isError": true });
+                let mut result = json!({ "content": [{ "type": "text", "text": message }], "isError": true });
                 if era == Era::Modern {
                     result["resultType"] = json!("complete");
                 }

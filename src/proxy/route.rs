@@ -6,6 +6,7 @@
 
 use super::exchange::Exchange;
 use super::refuse::{Code, Refusal};
+use crate::redact::Redactor;
 use crate::snapshot::{Route, Snapshot};
 use http::header::{HOST, ORIGIN};
 use http::{HeaderMap, Method};
@@ -113,7 +114,7 @@ fn check_host(headers: &HeaderMap, authority: Option<&str>, snapshot: &Snapshot)
     if host.is_some_and(|host| snapshot.guard.is_host(host)) {
         return Ok(());
     }
-    let shown = host.unwrap_or("").escape_default().take(100).collect::<String>();
+    let shown = Redactor::of_process().text(host.unwrap_or("")).escape_default().take(100).collect::<String>();
     warn!(host = %shown, "refused a request for a host that is not ours; name it in `public_url` or `hosts` if it is");
     Err(Refusal::http(Code::ForeignHost, "this gateway does not answer to that Host"))
 }
@@ -127,7 +128,8 @@ fn allowed_origin(headers: &HeaderMap, snapshot: &Snapshot) -> Result<Option<htt
     if is_allowed {
         return Ok(Some(origin.clone()));
     }
-    let shown = String::from_utf8_lossy(origin.as_bytes()).escape_default().take(100).collect::<String>();
+    let shown = String::from_utf8_lossy(origin.as_bytes());
+    let shown = Redactor::of_process().text(&shown).escape_default().take(100).collect::<String>();
     warn!(origin = %shown, "refused a request from a web origin that is not allowed; name it in `origins` if it should be");
     Err(Refusal::http(Code::ForeignOrigin, "pages of this origin may not call this gateway"))
 }

@@ -157,7 +157,10 @@ impl Search<'_> {
         self.looked_at += end - begin;
         // `\npassword`, where the end of a line is written so.
         let is_escape = begin > 0 && bytes[begin - 1] == b'\\' && matches!(bytes[begin], b'n' | b'r' | b't');
-        value::of(self, begin + usize::from(is_escape)..end)
+        let is_coloured = bytes[..begin].ends_with(b"\x1b[");
+        let colour =
+            bytes[begin..at].iter().position(|byte| *byte == b'm').filter(|_| is_coloured).map_or(0, |n| n + 1);
+        value::of(self, begin + usize::from(is_escape).max(colour)..end)
     }
 
     /// What is Base64 of something that holds a secret is one as a whole.
@@ -193,10 +196,17 @@ pub(super) fn is_edge(text: &[u8], at: usize) -> bool {
     match before {
         [.., b'%', a, b] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => true,
         [.., b'\\', b'n' | b'r' | b't'] => true,
+        // The end of what sets a colour of a terminal.
+        [.., b'm'] if ends_colour(before) => true,
         [.., b'\\', b'u', a, b, c, d] => [a, b, c, d].iter().all(|byte| byte.is_ascii_hexdigit()),
         [.., last] => !last.is_ascii_alphanumeric(),
         [] => true,
     }
+}
+
+fn ends_colour(text: &[u8]) -> bool {
+    let digits = text.iter().rev().skip(1).take(6).take_while(|byte| byte.is_ascii_digit() || **byte == b';').count();
+    text[..text.len() - 1 - digits].ends_with(b"\x1b[")
 }
 
 /// In order, and those that touch each other as one.

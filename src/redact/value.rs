@@ -71,6 +71,7 @@ fn separated(text: &[u8], name: &Range<usize>) -> Option<Beginning> {
         at += match &text[at..] {
             [b'"' | b'\'' | b'\\' | b']' | b'`' | b'*', ..] => 1,
             [b'%', b'2', b'2' | b'7', ..] | [b'%', b'5', b'D' | b'd', ..] => 3,
+            [0x1b, b'[', ..] => colour(&text[at..]),
             rest if rest.starts_with(b"&quot;") => 6,
             rest if rest.starts_with(b"&#34;") || rest.starts_with(b"&#39;") => 5,
             _ => break,
@@ -100,10 +101,16 @@ fn blanks(text: &[u8]) -> usize {
         n += match &text[n..] {
             [b' ' | b'\t', ..] => 1,
             [b'%', b'2', b'0', ..] => 3,
+            [0x1b, b'[', ..] => colour(&text[n..]),
             _ => break,
         };
     }
     n
+}
+
+/// The length of what sets a colour of a terminal: the log has some between a name and its value.
+fn colour(text: &[u8]) -> usize {
+    text.iter().take(MOST_SIGNS).position(|byte| *byte == b'm').map_or(1, |n| n + 1)
 }
 
 /// Reads the value that begins there.

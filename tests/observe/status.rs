@@ -12,7 +12,12 @@ use std::thread;
 
 /// One server that is there and one that is not.
 fn config(recorder: &Recorder) -> String {
-    let around = in_front_of(&recorder.url(), &format!("- {{ name: never, tools: [up/add], deny: {{ reason: no }} }}\n{RULES}\n- {{ name: far, tools: [\"away/*\"], allow: {{}} }}"));
+    let around = in_front_of(
+        &recorder.url(),
+        &format!(
+            "- {{ name: never, tools: [up/add], deny: {{ reason: no }} }}\n{RULES}\n- {{ name: far, tools: [\"away/*\"], allow: {{}} }}"
+        ),
+    );
     let around = around.replace("policy:", "  away: { http: { url: \"http://127.0.0.1:9/mcp\" } }\npolicy:");
     format!("admin: {{ listen: 127.0.0.1:0 }}\n{around}approvals: {{ wait: 30s }}\n")
 }

@@ -96,13 +96,19 @@ fn free_address() -> String {
 /// What one request to a collector holds.
 #[track_caller]
 pub(crate) fn decoded(request: &Recorded) -> ExportTraceServiceRequest {
+    ExportTraceServiceRequest::decode(&*message_of(request)).expect("it is OTLP")
+}
+
+/// The message in one request to a collector.
+#[track_caller]
+pub(crate) fn message_of(request: &Recorded) -> Vec<u8> {
     assert_eq!(request.header("content-type"), Some("application/x-protobuf"));
     let mut body = request.body.clone();
     if request.header("content-encoding") == Some("gzip") {
         body.clear();
         GzDecoder::new(&*request.body).read_to_end(&mut body).expect("it is gzip");
     }
-    ExportTraceServiceRequest::decode(&*body).expect("it is OTLP")
+    body
 }
 
 /// A span as it came.

@@ -211,6 +211,12 @@ impl Gateway {
         Agent::new(self.agent, route, token.to_owned())
     }
 
+    /// Runs a command at a terminal, where somebody types `input`. Both its outputs come as one.
+    #[track_caller]
+    pub(crate) fn at_terminal(&self, arguments: &[&str], input: &str) -> Finished {
+        self.launch.at_terminal(arguments, input)
+    }
+
     /// Runs a command of the program on this configuration.
     #[track_caller]
     pub(crate) fn cli(&self, arguments: &[&str]) -> Finished {
@@ -248,7 +254,7 @@ impl Gateway {
     #[track_caller]
     pub(crate) fn audit_text(&self) -> String {
         let mut files = Vec::new();
-        jsonl_files(&self.path("data"), &mut files);
+        jsonl_files(&self.path("data/audit"), &mut files);
         files.sort();
         files.iter().map(|file| std::fs::read_to_string(file).expect("the audit log is readable")).collect()
     }

@@ -3,7 +3,7 @@
 //! `UPDATE=1 cargo test --test all generated` writes them anew.
 
 use super::{complains, none, root};
-use portcullis::{config, mcp, metrics};
+use portcullis::{config, mcp, metrics, redact};
 use portcullis_sandbox::verify as sandbox;
 use portcullis_ssh::verify as ssh;
 use serde_json::Value;
@@ -71,16 +71,46 @@ What was tried was refused; what was not tried is not known.
 
 ";
 
+const REDACTION: &str = "\
+# What is not written down
+
+<!-- Written from the tables in `src/redact` by `UPDATE=1 cargo test --test all generated`. Edit those instead. -->
+
+A secret in the wrong place (a token as a tool's name, a password in a URL) would be kept for as long as the log is.
+So what has the shape of a secret, or stands where one stands, is replaced by a tag before it is written.
+
+- **Where**: texts of an [audit](audit.md) record, recorded arguments, every line of the log, what is said of a panic, notices to webhooks (with the arguments where a webhook gets them), and what a refusal says of the request.
+- **The tag**: `hmac:<key id>:<16 hexadecimal digits>`. The same value has the same tag in one deployment, so that it can be looked for (`portcullis audit hash`); without `data_dir/keys/session.key` nobody can try guesses.
+- **Not there**: the call itself, which goes to the server as it came; the answer, which goes to the client; the approvals page, whose approvers see what they approve, minus `mask`; the `id` of an answer, which is the client's own.
+- **Cost**: one look at each text for all beginnings and names at once; only where there is one, a closer look.
+- **A text made to be looked at again and again** is hidden from the place on where that was too much.
+
+## What it does not find
+
+What looks like anything else: a password in the middle of a sentence, a token of letters alone under a name that says nothing, a secret in pieces, encrypted, compressed, or encoded twice.
+Name what you know of in `audit.arguments` (`mask`, `tag`), and do not record arguments where they are of no use.
+
+## Names of secrets
+
+What stands under a name is hidden when its last word is `password`, `passphrase`, `secret`, `token`, `credential`, `cookie`, `auth`, `authorization`, `apikey`, `jwt`, `otp`, `pwd`, `dsn`, …, or a `key` that is said to be one (`api_key`, `private-key`, `accountKey`), however it is written: `clientSecret`, `CLIENT_SECRET`, `client-secret`, `client_secret_hash`.
+`key` alone, `primary_key`, `max_tokens`, `nextPageToken` and `progressToken` are none.
+The same list says which values of `gateway.yaml` may not be written out.
+
+## Shapes
+
+";
+
 /// A file that a test writes.
 struct Generated {
     path: &'static str,
     text: String,
 }
 
-fn all() -> [Generated; 6] {
+fn all() -> [Generated; 7] {
     [
         Generated { path: "gateway.schema.json", text: config::schema() },
         Generated { path: "docs/configuration.md", text: config::reference() },
+        Generated { path: "docs/redaction.md", text: REDACTION.to_owned() + &redact::tables() },
         Generated { path: "docs/methods.md", text: METHODS.to_owned() + &mcp::table() },
         Generated { path: "docs/operations.md", text: with_table("docs/operations.md", &metrics::table()) },
         Generated { path: "docs/sandbox-claims.md", text: CLAIMS.to_owned() + &sandbox::table() },

@@ -7,6 +7,7 @@ use super::{Hook, InForce};
 use crate::approval::{Approvals, View, hex};
 use crate::clock::rfc3339;
 use crate::pages::text::exact_line;
+use crate::redact::Redactor;
 use crate::store::Notice;
 use serde_json::{Value, json};
 
@@ -18,22 +19,24 @@ const LONGEST_SUMMARY: usize = 300;
 /// The body of a notice, in JSON.
 pub(super) fn of(notice: &Notice, view: &View, hook: &Hook, approvals: &Approvals, in_force: &InForce) -> Vec<u8> {
     let (held, terms) = (&view.approval, &view.terms);
+    let redactor = approvals.0.audit.redactor();
+    let shown = |text: &str| exact_line(&redactor.text(text));
     let rules: Vec<String> = held.rules.iter().map(|rule| exact_line(rule)).collect();
     // Where it was found names arguments.
     let signals = terms.findings.iter().map(|found| match hook.sends_arguments {
-        true => json!({ "signal": exact_line(&found.signal), "at": exact_line(&found.at) }),
+        true => json!({ "signal": exact_line(&found.signal), "at": shown(&found.at) }),
         false => json!({ "signal": exact_line(&found.signal) }),
     });
     let mut data = json!({
         "id": &*held.id,
         "digest": hex(&held.digest),
         "upstream": &*held.upstream,
-        "tool": exact_line(&held.tool),
-        "requester": exact_line(&held.requester.subject.to_string()),
-        "client": exact_line(&held.requester.client),
+        "tool": shown(&held.tool),
+        "requester": shown(&held.requester.subject.to_string()),
+        "client": shown(&held.requester.client),
         "rules": rules,
         "signals": signals.collect::<Vec<_>>(),
-        "summary": summary(view),
+        "summary": summary(view, redactor),
         "link": format!("{}/approvals/{}", in_force.admin_url, held.id),
         "expires_at": rfc3339(held.expires_at_ms),
         "valid_for_s": held.valid_for_ms / 1000,
@@ -48,7 +51,24 @@ pub(super) fn of(notice: &Notice, view: &View, hook: &Hook, approvals: &Approval
     data["arguments"] = Value::Null;
     data["masked"] = terms.mask.iter().cloned().collect();
     let arguments = approvals.masked_arguments(view);
-    with_arguments(&message(held.created_at_ms, &data), arguments.as_deref().unwrap_or("null")).into_bytes()
+    let arguments = arguments.map_or_else(|| "null".to_owned(), |text| redacted(text, redactor));
+    with_arguments(&message(held.created_at_ms, &data), &arguments).into_bytes()
+}
+
+/// Without what the rules do not mask and still has the name or the shape of a secret: a chat is read by many, and kept. As
+/// they are where there is no such thing.
+fn redacted(arguments: String, redactor: &Redactor) -> String {
+    match serde_json::from_str::<Value>(&arguments) {
+        Ok(value) => {
+            let shown = redactor.json(&value, &[], &[]);
+            if shown == value { arguments } else { shown.to_string() }
+        }
+        // Deeper than a parser goes.
+        Err(_) if crate::redact::holds_secret(&arguments) => {
+            Value::from(redactor.tag(arguments.as_bytes()).as_str()).to_string()
+        }
+        Err(_) => arguments,
+    }
 }
 
 fn message(at_ms: i64, data: &Value) -> String {
@@ -62,10 +82,11 @@ fn with_arguments(message: &str, arguments: &str) -> String {
 }
 
 /// Who wants what, in one sentence that no chat takes for more than that.
-fn summary(view: &View) -> String {
+fn summary(view: &View, redactor: &Redactor) -> String {
     let held = &view.approval;
     let rules = held.rules.iter().map(|rule| quiet(rule)).collect::<Vec<_>>().join(", ");
-    let (who, tool) = (quiet(&held.requester.subject.to_string()), quiet(&held.tool));
+    let said = |text: &str| quiet(&redactor.text(text));
+    let (who, tool) = (said(&held.requester.subject.to_string()), said(&held.tool));
     let whole = format!("{who} asks to call {}/{tool}, which needs an approval ({rules})", held.upstream);
     if whole.chars().count() <= LONGEST_SUMMARY {
         return whole;

@@ -1,5 +1,8 @@
 //! The log as its callers and its readers see it, on a disk that fails when told to.
 
+mod checkpoints;
+mod keeping;
+mod trials;
 mod verifying;
 mod writing;
 
@@ -10,20 +13,20 @@ use std::sync::atomic::Ordering::SeqCst;
 use tempfile::TempDir;
 
 /// A data directory and the settings of the gateway that lives in it.
-struct House {
-    data_dir: TempDir,
-    settings: Settings,
+pub(super) struct House {
+    pub(super) data_dir: TempDir,
+    pub(super) settings: Settings,
 }
 
 impl House {
-    fn new() -> House {
+    pub(super) fn new() -> House {
         let data_dir = tempfile::tempdir().expect("a directory");
         let clock = Clock::manual(1_800_000_000_000);
         let settings = Settings::new(data_dir.path(), [7; 32], Sync::Strict, clock);
         House { data_dir, settings }
     }
 
-    fn open(&self) -> Audit {
+    pub(super) fn open(&self) -> Audit {
         Audit::open(self.settings.clone()).expect("the log opens")
     }
 
@@ -35,15 +38,15 @@ impl House {
         Directory::new(&self.settings.directory)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.settings.directory.join(name)
     }
 
-    fn segments(&self) -> Vec<String> {
+    pub(super) fn segments(&self) -> Vec<String> {
         self.directory().segments().expect("a readable directory")
     }
 
-    fn text(&self, name: &str) -> Vec<u8> {
+    pub(super) fn text(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).expect("a readable segment")
     }
 
@@ -62,7 +65,51 @@ impl House {
     }
 
     fn verify(&self) -> Report {
-        verify(&self.directory(), None).expect("a readable log")
+        verify(&self.directory(), &self.against()).expect("a readable log")
+    }
+
+    pub(super) fn clock(&self) -> Clock {
+        self.settings.clock.clone()
+    }
+
+    /// What a sink reads, as if the process had begun with this file.
+    pub(super) fn log(&self, begun_with: &str) -> sinks::Log {
+        sinks::Log {
+            directory: self.directory(),
+            checkpoints: self.settings.checkpoints.clone(),
+            begun_with: begun_with.into(),
+            grown: tokio::sync::watch::channel(0).1,
+        }
+    }
+
+    /// Waits until `is_so`, in real time.
+    pub(super) async fn wait_for(&self, what: &str, is_so: impl Fn() -> bool) {
+        for _ in 0..3000 {
+            if is_so() {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("{what}: not within 30 s");
+    }
+
+    /// What can be found without checkpoints: all there is after a crash before the first.
+    #[track_caller]
+    fn assert_chained(&self) -> Report {
+        let report = self.verify_alone();
+        assert_eq!(report.fault, None);
+        report
+    }
+
+    fn verify_alone(&self) -> Report {
+        verify(&self.directory(), &Against::default()).expect("a readable log")
+    }
+
+    /// Its own checkpoints, and the key that signs them.
+    fn against(&self) -> Against<'static> {
+        let keys = vec![Signer::new(&self.settings.key).public().clone()];
+        let path = self.settings.checkpoints.clone();
+        Against { from: None, checkpoints: Some(CheckpointFile { path, keys }) }
     }
 
     #[track_caller]
@@ -93,7 +140,7 @@ fn result(object: &str) -> Event<'_> {
     Event { object: Some(object), outcome: Some("completed"), ..Event::new(Kind::Result) }
 }
 
-async fn record(audit: &Audit, object: &str) -> Result<u64, Unavailable> {
+pub(super) async fn record(audit: &Audit, object: &str) -> Result<u64, Unavailable> {
     audit.record(decision(object), Durability::Synced).await
 }
 

@@ -31,7 +31,7 @@ async fn only_who_asks_waits_for_the_disk() {
 
     let event = decision("read");
     audit.record(event, Durability::Written).await.expect("written");
-    audit.set_sync(Sync::Relaxed);
+    audit.reload(&config::Audit { sync: Sync::Relaxed, ..config::Audit::default() });
     audit.record(event, Durability::Synced).await.expect("written");
 
     assert_eq!(house.faults().syncs.load(SeqCst), before);
@@ -280,7 +280,7 @@ async fn a_directory_that_is_none_refuses_until_it_is_one() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn long_segments_are_followed_by_new_ones_without_loss() {
     let mut house = House::new();
-    house.settings.segment_bytes = 8 * 1024;
+    house.settings.config.file_size = config::ByteSize::kibibytes(8);
     let audit = house.open();
 
     let tasks: Vec<_> = (0..8)

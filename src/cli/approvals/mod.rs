@@ -10,7 +10,7 @@ mod watch;
 
 use super::context::Context;
 use crate::approval::{self, Approvals};
-use crate::audit::{self, Audit, Event, Kind};
+use crate::audit::{Audit, Event, Kind};
 use crate::metrics::Metrics;
 use crate::server::session_key;
 use std::io::{self, ErrorKind, Write};
@@ -89,9 +89,7 @@ async fn with_log<T>(
     context: &Context<'_>,
     change: impl AsyncFnOnce(&Approvals) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let key = crate::server::session_key(&context.data_dir)?;
-    let settings = audit::Settings::new(&context.data_dir, key, context.config.audit.sync, context.clock.clone());
-    let log = Audit::open(settings)?;
+    let log = context.open_log()?;
     let approvals = approvals(context, log.clone())?;
     let done = change(&approvals).await;
     log.record_later(Event::new(Kind::Stop));

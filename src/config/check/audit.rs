@@ -16,8 +16,8 @@ const FILE_MIN: usize = 64 * 1024;
 const FILE_MAX: usize = 4 * 1024 * 1024 * 1024;
 /// One that is written to, and some to look at.
 const FILES_MIN: usize = 4;
-const COLLECTOR: &str = "write it as `https://collector.example.com:4318/v1/logs`";
 const ENTRIES_MAX: usize = 64;
+const COLLECTOR: &str = "write it as `https://collector.example.com:4318/v1/logs`";
 const SINKS_MAX: usize = 8;
 const RECORDS_MAX: u32 = 1_000_000;
 const EVERY_MIN: Duration = Duration::from_millis(100);

@@ -1,106 +1,19 @@
-//! Checks that the log is as it was written: every record's hash, every record's place, and every tie between segments.
-//!
-//! What this cannot see, because a hash needs no secret: the newest segment's end cut off at a line's end, and a tail
-//! rewritten with new hashes throughout. Signed checkpoints will close both.
+//! One file of the log, read from its first line to its last, beside the checkpoints that speak of it.
 
-use super::Error;
-use super::chain::{self, Hash, Head, LINE_MAX, Sealed};
-use super::directory::{Directory, LINKS_MAX, Link, Opening, ROTATED, START, Torn};
+use super::statements::About;
+use super::{Fault, Log, Report};
+use crate::audit::chain::{self, Hash, Head, LINE_MAX, Sealed};
+use crate::audit::directory::{Link, Opening, ROTATED, START, Torn};
 use ring::digest;
-use std::collections::HashMap;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 
-/// What was found.
-#[derive(Debug, Default)]
-pub struct Report {
-    /// Records whose hash and place are right.
-    pub records: u64,
-    /// Segments looked at, up to the one with the fault.
-    pub segments: usize,
-    /// What is no fault but worth knowing: writes that were cut short, segments still being written.
-    pub notes: Vec<String>,
-    /// The newest segment's last record, as `file record n hash`. Kept elsewhere, it shows later whether the end was cut off.
-    pub end: Option<String>,
-    /// The first thing that is wrong.
-    pub fault: Option<Fault>,
-}
-
-/// Something that is not as it was written.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The segment's file name.
-    pub file: String,
-    /// The line in it, from 1.
-    pub line: u64,
-    /// What is wrong, continuing `file:line: `.
-    pub what: String,
-}
-
-/// Checks the whole log, or, where older segments were archived on purpose, that beginning with the file `from`.
-pub fn verify(directory: &Directory, from: Option<&str>) -> Result<Report, Error> {
-    let mut names = directory.segments()?;
-    names.retain(|name| from.is_none_or(|from| name.as_str() >= from));
-    let ties = Ties::gather(directory, names, from)?;
-    let mut report = Report::default();
-    for name in &ties.names {
-        report.segments += 1;
-        let path = directory.path.join(name);
-        let checked = File::open(&path)
-            .and_then(|file| Walk::new(name, file, &ties)?.check(&mut report))
-            .map_err(Error::io("read", &path))?;
-        if let Err(fault) = checked {
-            report.fault = Some(fault);
-            break;
-        }
-    }
-    Ok(report)
-}
-
-/// What the first records of all segments say of other segments.
-struct Ties<'a> {
-    names: Vec<String>,
-    from: Option<&'a str>,
-    /// By the segment that is tied, its ties and who says so.
-    to: HashMap<String, Vec<(Link, String)>>,
-    /// The newest `start`, which tied all loose ends there were; `None` when they may have been too many.
-    last_start: Option<String>,
-}
-
-impl<'a> Ties<'a> {
-    fn gather(directory: &Directory, names: Vec<String>, from: Option<&'a str>) -> Result<Ties<'a>, Error> {
-        let mut to: HashMap<_, Vec<_>> = HashMap::new();
-        let mut last_start = None;
-        for name in &names {
-            let Some(opening) = directory.opening(name)? else {
-                continue;
-            };
-            if opening.event == START {
-                let is_complete = opening.previous.len() < LINKS_MAX;
-                last_start = is_complete.then(|| name.clone());
-            }
-            for link in opening.previous {
-                let ties = to.entry(link.file.clone()).or_default();
-                ties.push((link, name.clone()));
-            }
-        }
-        Ok(Ties { names, from, to, last_start })
-    }
-
-    fn of(&self, name: &str) -> &[(Link, String)] {
-        self.to.get(name).map_or(&[], Vec::as_slice)
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.names.iter().any(|known| known == name) || self.from.is_some_and(|from| name < from)
-    }
-}
-
-/// One segment, read from its first line to its last.
-struct Walk<'a> {
+/// One segment.
+pub(super) struct Walk<'a, 'l> {
     name: &'a str,
-    ties: &'a Ties<'a>,
+    log: &'a mut Log<'l>,
+    /// What checkpoints say of it, from the next one on.
+    about: Option<About>,
     lines: BufReader<io::Take<File>>,
     /// Lines that are records so far.
     line: u64,
@@ -109,14 +22,16 @@ struct Walk<'a> {
 
 type Checked = Result<(), Fault>;
 
-impl<'a> Walk<'a> {
-    fn new(name: &'a str, file: File, ties: &'a Ties<'a>) -> io::Result<Self> {
+impl<'a, 'l> Walk<'a, 'l> {
+    pub(super) fn new(name: &'a str, file: File, log: &'a mut Log<'l>) -> io::Result<Self> {
         // Its length now: a line that is being written while we read must not look like two halves.
         let len = file.metadata()?.len();
-        Ok(Walk { name, ties, lines: BufReader::with_capacity(256 * 1024, file.take(len)), line: 0, head: Head::NONE })
+        let lines = BufReader::with_capacity(256 * 1024, file.take(len));
+        let about = log.statements.map(|statements| statements.about(name)).transpose()?;
+        Ok(Walk { name, log, about, lines, line: 0, head: Head::NONE })
     }
 
-    fn check(mut self, report: &mut Report) -> io::Result<Checked> {
+    pub(super) fn check(mut self, report: &mut Report) -> io::Result<Checked> {
         let mut line = Vec::new();
         let rest = loop {
             line.clear();
@@ -128,9 +43,16 @@ impl<'a> Walk<'a> {
             let record = line.strip_suffix(b"\n").ok_or("is not a whole line");
             match record.and_then(chain::unseal) {
                 Ok(sealed) => {
-                    if let Err(fault) = self.record(&line, &sealed) {
-                        return Ok(Err(fault));
+                    let checked = self.record(&line, &sealed).and_then(|()| Ok(self.is_as_stated()));
+                    match checked {
+                        Ok(stated) => {
+                            if let Err(fault) = stated? {
+                                return Ok(Err(fault));
+                            }
+                        }
+                        Err(fault) => return Ok(Err(fault)),
                     }
+                    self.log.removed.look_at(&line);
                     report.records += 1;
                 }
                 Err(what) => break self.rest(&line, what)?,
@@ -147,7 +69,7 @@ impl<'a> Walk<'a> {
         } else if sealed.head.seq != self.head.seq + 1 {
             return Err(self.fault("is out of number"));
         }
-        for (link, by) in self.ties.of(self.name) {
+        for (link, by) in self.log.ties.of(self.name) {
             if link.seq == sealed.head.seq && link.hash != sealed.head.hash {
                 return Err(self.fault(format!("is not the record that {by} ties on to")));
             }
@@ -164,7 +86,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The first record: this segment's own ties have to lead to segments that are there and come before it.
-    fn first(&self, line: &[u8], sealed: &Sealed) -> Checked {
+    fn first(&mut self, line: &[u8], sealed: &Sealed) -> Checked {
         let opening: Opening =
             serde_json::from_slice(line).map_err(|_| self.fault("is not the first record of a segment"))?;
         if !self.name.ends_with(&format!("-{}.jsonl", opening.segment)) {
@@ -180,10 +102,37 @@ impl<'a> Walk<'a> {
         if !is_in_number || sealed.prev != prev {
             return Err(self.fault("does not follow the segment it names"));
         }
-        match links.iter().find(|l| l.file.as_str() >= self.name || !self.ties.has(&l.file)) {
-            Some(Link { file, .. }) => Err(self.fault(format!("ties on to {file}, which is missing"))),
-            None => Ok(()),
+        for link in links {
+            let fault = self.fault(format!("ties on to {}, which is missing", link.file));
+            if link.file.as_str() >= self.name {
+                return Err(fault);
+            }
+            if !self.log.ties.has(&link.file) {
+                self.log.absent.push((link.clone(), fault));
+            }
         }
+        Ok(())
+    }
+
+    /// The record just read is the one that checkpoints name by its number.
+    fn is_as_stated(&mut self) -> io::Result<Checked> {
+        let Some(about) = &mut self.about else {
+            return Ok(Ok(()));
+        };
+        while let Some(stated) = about.next().filter(|stated| stated.seq <= self.head.seq) {
+            if stated.seq < self.head.seq || stated.hash != self.head.hash {
+                let what = match stated.seq < self.head.seq {
+                    true => {
+                        format!("comes after record {}, which {} names and which is not here", stated.seq, stated.who)
+                    }
+                    false => format!("is not the record that {} names: it was written anew", stated.who),
+                };
+                // Counted already.
+                return Ok(Err(Fault { file: self.name.to_owned(), line: self.line, what }));
+            }
+            about.advance()?;
+        }
+        Ok(Ok(()))
     }
 
     /// What follows the last record, in full.
@@ -213,7 +162,13 @@ impl<'a> Walk<'a> {
 
     /// The end: nothing that others tie on to may be missing, and what is no record must be accounted for.
     fn end(self, rest: Rest, report: &mut Report) -> Checked {
-        let ties = self.ties.of(self.name);
+        let ties = self.log.ties.of(self.name);
+        if let Some(stated) = self.about.as_ref().and_then(About::next) {
+            let what = rest.what().map(str::to_owned).unwrap_or_else(|| {
+                format!("is missing: {} names record {} of this segment; its end was cut off", stated.who, stated.seq)
+            });
+            return Err(self.fault(what));
+        }
         if let Some((link, by)) = ties.iter().find(|(link, _)| link.seq > self.head.seq) {
             let what = rest
                 .what()
@@ -232,7 +187,7 @@ impl<'a> Walk<'a> {
         } else if let Some((Link { torn: Some(_), .. }, by)) = last {
             return Err(self.fault(format!("is missing: {by} names the beginning of a record here")));
         }
-        let is_before_last_start = self.ties.last_start.as_deref().is_some_and(|last| self.name < last);
+        let is_before_last_start = self.log.ties.last_start.as_deref().is_some_and(|last| self.name < last);
         if is_before_last_start && ties.is_empty() && self.line > 0 {
             return Err(Fault {
                 line: 1,
@@ -241,6 +196,7 @@ impl<'a> Walk<'a> {
         }
         if self.line > 0 {
             report.end = Some(format!("{} record {} {}", self.name, self.head.seq, self.head.hash));
+            self.log.ends.push((self.name.to_owned(), self.head.seq));
         }
         Ok(())
     }
@@ -268,11 +224,5 @@ impl Rest {
             Rest::Nothing => None,
             Rest::Torn { what, .. } => Some(what),
         }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file, self.line, self.what)
     }
 }
