@@ -12,7 +12,12 @@ use std::thread;
 
 /// One server that is there and one that is not.
 fn config(recorder: &Recorder) -> String {
-    let around = in_front_of(&recorder.url(), &format!("{RULES}\n- {{ name: far, tools: [\"away/*\"], allow: {{}} }}"));
+    let around = in_front_of(
+        &recorder.url(),
+        &format!(
+            "- {{ name: never, tools: [up/add], deny: {{ reason: no }} }}\n{RULES}\n- {{ name: far, tools: [\"away/*\"], allow: {{}} }}"
+        ),
+    );
     let around = around.replace("policy:", "  away: { http: { url: \"http://127.0.0.1:9/mcp\" } }\npolicy:");
     format!("admin: {{ listen: 127.0.0.1:0 }}\n{around}approvals: {{ wait: 30s }}\n")
 }
@@ -29,6 +34,7 @@ fn start(recorder: &Recorder) -> Gateway {
 fn live_a_little(gateway: &Gateway) {
     let agent = gateway.agent("alice", "up");
     agent.tool("echo", json!({ "word": "sesame" })).result();
+    agent.tool("add", json!({})).refusal();
     agent.tool("<img src=x onerror=alert(1)>", json!({})).result();
     agent.tool("a\u{202e}b\nc", json!({})).result();
     agent.call("tools/call", json!({ "name": "ghp_0123456789abcdefghijklmnopqrstuvwxyz" })).result();
@@ -103,7 +109,7 @@ fn looking_changes_nothing_and_the_page_says_the_same_as_its_api_and_the_command
     live_a_little(&gateway);
     let mut browser = logged_in(&gateway, "alice");
     wait_for("the results to be written", || {
-        gateway.audit().iter().filter(|record| record["event"] == "result").count() >= 5
+        gateway.audit().iter().filter(|record| record["event"] == "result").count() >= 6
     });
     let (records, mark) = (gateway.audit().len(), recorder.mark());
 
@@ -120,12 +126,12 @@ fn looking_changes_nothing_and_the_page_says_the_same_as_its_api_and_the_command
     assert_eq!(gateway.audit().len(), records, "nobody has done anything");
     assert_eq!(said["holds"], json!({ "pending": 0, "approved": 0, "running": 0, "lost": 0 }));
     let decisions = said["decisions"].as_array().expect("a list");
-    assert_eq!(decisions.len(), 5, "{said:#}");
+    assert_eq!(decisions.len(), 6, "{said:#}");
     assert_eq!((&decisions[0]["object"], &decisions[0]["decision"]), (&json!("danger"), &json!("held")));
-    assert_eq!(decisions[4]["object"], "echo");
+    assert_eq!(decisions[5]["object"], "echo");
     for one in [&said["status"], &printed] {
         assert_eq!(one["configuration"]["hash"], json!(gateway.snapshot()));
-        assert_eq!(one["decisions"], 5, "{one:#}");
+        assert_eq!(one["decisions"], 6, "{one:#}");
         assert_eq!(one["audit"]["is_available"], true);
         assert_eq!(one["metrics_listener"], json!(gateway.metrics.map(|address| address.to_string())));
         let up: Vec<_> = one["upstreams"].as_array().expect("a list").iter().map(|one| &one["is_up"]).collect();
