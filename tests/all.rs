@@ -34,6 +34,8 @@ mod sandbox;
 mod ssh;
 mod upstreams;
 
+/// The audit log under faults, and what must not be in it.
+mod audit;
 mod audit_log;
 mod metrics;
 mod tls_listener;
