@@ -50,7 +50,7 @@ bench-audit: ## What the audit log costs a call, with it and without, and how ma
 	cargo build --locked --release --features measure --target-dir "$(measured)"
 	cd bench && cargo build --locked --release --workspace
 	PORTCULLIS_TEST_CEILING="$(measured)/ceilings.json" cargo test --locked --release --features measure --target-dir "$(measured)" \
-		--test all -- --exact audit::ceiling::many_callers_share_one_sync_and_none_is_lost
+		--test all -- --exact audit::ceiling::what_many_callers_wait_for_and_leave_behind_is_all_taken
 	"$(CARGO_TARGET_DIR)/release/bench" --gateway "$(measured)/release/portcullis" --audit "$(measured)/ceilings.json" \
 		--rounds $(ROUNDS) --seconds $(SECONDS) --keep "$(KEEP)" --write docs/performance.md
 
