@@ -6,7 +6,7 @@ cache := $(HOME)/.cache/portcullis/target
 export CARGO_TARGET_DIR ?= $(if $(wildcard $(cache)),$(cache),$(CURDIR)/target)
 portcullis := $(CARGO_TARGET_DIR)/debug/portcullis
 
-.PHONY: help run build test lint bench bench-approvals bench-audit bench-sandbox bench-ssh soak demo verify verify-cgroup2
+.PHONY: help run build test lint bench bench-approvals bench-audit bench-sandbox bench-ssh dashboards soak demo verify verify-cgroup2
 
 help: ## This list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -76,6 +76,12 @@ bench-sandbox: ## What confinement adds to the start of a command, beside plain 
 	@scripts/need bwrap
 	cargo build --locked --release --package portcullis-sandbox --bin confined
 	@scripts/bench-sandbox "$(CARGO_TARGET_DIR)/release/confined"
+
+# Short: make dashboards MINUTES=1.
+MINUTES ?= 4
+dashboards: ## Minutes of traffic under a real Prometheus: every panel has data, alerts fire, and docs/images/dashboard-*.png
+	@scripts/need cmake cc
+	@MINUTES=$(MINUTES) scripts/dashboards
 
 demo: build ## A held call, from webhook to result: an agent, a browser, two people; nothing to press
 	@scripts/need bwrap

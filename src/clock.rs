@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 /// A source of the time of day: the system's, or one a test sets by hand.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,14 @@ impl Clock {
         match self {
             Clock::System => system_unix_ms(),
             Clock::Manual(at) => at.load(Ordering::SeqCst),
+        }
+    }
+
+    /// Nanoseconds since the Unix epoch, as traces have them.
+    pub fn unix_nanos(&self) -> u64 {
+        match self {
+            Clock::System => u64::try_from(since_epoch().as_nanos()).unwrap_or(u64::MAX),
+            Clock::Manual(_) => u64::try_from(self.unix_ms()).unwrap_or_default().saturating_mul(1_000_000),
         }
     }
 
@@ -56,11 +65,13 @@ pub fn rfc3339(unix_ms: i64) -> String {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
 fn system_unix_ms() -> i64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    i64::try_from(since_epoch().as_millis()).unwrap_or(i64::MAX)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the system's clock")]
+fn since_epoch() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

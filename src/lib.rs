@@ -59,6 +59,8 @@ pub mod server;
 pub mod snapshot;
 /// What must survive a restart: grants, login failures.
 pub mod store;
+/// Where a request stands in a trace, and the spans of its stages.
+pub mod trace;
 /// MCP servers behind us: peers, connections, their sessions and tool definitions.
 pub mod upstream;
 /// An axum router answered on a pingora session.

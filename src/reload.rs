@@ -138,7 +138,7 @@ impl Reloader {
     }
 }
 
-/// What upstreams and webhooks name beside `gateway.yaml`: certificates, keys, secrets, actions.
+/// What upstreams, webhooks and the collector of traces name beside `gateway.yaml`: certificates, keys, secrets, actions.
 fn named_files(config: &config::Config) -> Vec<&std::path::Path> {
     let mut files = Vec::new();
     let mut secrets: Vec<&config::SecretRef> = Vec::new();
@@ -158,6 +158,13 @@ fn named_files(config: &config::Config) -> Vec<&std::path::Path> {
                 secrets.extend(ssh.certificates.iter().map(|certificates| &certificates.authority));
             }
         }
+    }
+    if let Some(traces) = &config.traces {
+        files.extend(traces.otlp.ca.as_deref());
+        secrets.extend(traces.otlp.headers.values().filter_map(|value| match value {
+            config::Text::From(secret) => Some(secret),
+            config::Text::Literal(_) => None,
+        }));
     }
     for hook in &config.approvals.webhooks {
         files.extend(hook.ca.as_deref());

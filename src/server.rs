@@ -3,6 +3,10 @@
 //! pingora's own `Server` is not used: it makes a runtime per service, always waits its whole grace period, and cuts
 //! event streams at the end of it. Listeners of ours run on one runtime instead (docs/decisions/0001, 0007).
 
+mod sockets;
+
+pub use sockets::OPERATOR_SOCKET;
+
 use crate::admin::{self, Readiness};
 use crate::approval::{self, Approvals};
 use crate::audit::{self, Audit, Event, Kind};
@@ -13,20 +17,20 @@ use crate::identity::{self, Change, Fetching, Keys, Verifier};
 use crate::listener::{Certificate, Listener, Socket};
 use crate::metrics::Metrics;
 use crate::oauth;
+use crate::otlp::{Exporter, Exporting};
 use crate::proxy::{self, Gateway, Ids, MAX_REFUSALS, Pages, Releasing};
 use crate::redact::Redactor;
 use crate::reload::Reloader;
 use crate::secret::Secret;
 use crate::snapshot::{Snapshot, Surroundings};
 use crate::store::{self, Store, files};
+use crate::trace::Tracer;
 use crate::upstream::{self, Seal, SealKey, Sessions};
 use crate::web;
 use arc_swap::ArcSwap;
 use pingora::apps::HttpServerApp;
-use std::fs::Permissions;
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::net::UnixListener;
+use sockets::Sockets;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -111,43 +115,45 @@ pub async fn run(
     let (loaded, _) = crate::snapshot::compile_file(file).map_err(Error::Config)?;
     let sockets = Sockets::bind(&loaded)?;
     let addresses = sockets.addresses;
-    let (parts, gateway, setup_link) = Parts::build(file, &loaded, addresses, clock).await?;
+    let (parts, gateway, exporting, setup_link) = Parts::build(file, &loaded, addresses, clock).await?;
     let stops = Stops::default();
     let upstreams = tokio::spawn(parts.supervise(&gateway, &stops));
+    let traces = tokio::spawn(parts.export_traces(exporting, &gateway, &stops));
     let mut tasks = JoinSet::new();
     let gateway = Arc::new(gateway);
+    let fetcher = gateway.fetching.fetcher.clone();
     parts.spawn_background(&gateway, &stops, &mut tasks);
     let mut services = JoinSet::new();
     parts.spawn_services(gateway, sockets, &stops, &mut services)?;
     info!(agent = %addresses.agent, snapshot = %parts.snapshots.load().hash, "gateway ready");
     let approvals_url = parts.snapshots.load().admin.as_ref().map(|admin| admin.url.to_string());
     ready(Started { addresses, approvals_url, setup_link });
+    // After the line that says so: one of them may be standard output.
+    let sinks = parts.start_sinks(fetcher);
     stop.await;
     parts.drain(&stops, &mut services).await;
     // Those that are processes of ours end after the last call.
     stops.upstreams.send_replace(true);
     let _ = upstreams.await;
     tasks.shutdown().await;
+    stops.traces.send_replace(true);
+    let _ = traces.await;
     parts.audit.record_later(Event::new(Kind::Stop));
     parts.audit.close();
+    if let Some(sinks) = sinks {
+        sinks.finish(SINKS_PATIENCE).await;
+    }
     Ok(())
 }
 
-/// Everything that is listened on, bound before anything else is made: an address in use is found out first.
-struct Sockets {
-    agent: TcpListener,
-    metrics: Option<TcpListener>,
-    admin: Option<TcpListener>,
-    operator: (UnixListener, PathBuf),
-    addresses: Addresses,
-}
-
-/// Tells listeners to close: first to agents, and once their requests have ended to those who watch; then ends upstreams.
+/// Tells listeners to close: first to agents, and once their requests have ended to those who watch; then ends upstreams, and
+/// last what tells of all this.
 #[derive(Default)]
 struct Stops {
     agents: watch::Sender<bool>,
     operators: watch::Sender<bool>,
     upstreams: watch::Sender<bool>,
+    traces: watch::Sender<bool>,
 }
 
 /// What the listeners of one process share.
@@ -179,48 +185,8 @@ struct Parts {
     admin: admin::Given,
 }
 
-// === impl Sockets ===
-
-impl Sockets {
-    fn bind(loaded: &config::Loaded) -> Result<Sockets, Error> {
-        let data_dir = loaded.resolve(&loaded.config.data_dir);
-        files::make_private_dir(&data_dir).map_err(|source| Error::File { path: data_dir.clone(), source })?;
-        let (agent, agent_address) = bind(&loaded.config.listen)?;
-        let metrics = loaded.config.metrics.as_ref().map(|metrics| bind(&metrics.listen)).transpose()?;
-        let admin = loaded.config.admin.as_ref().map(|admin| bind(&admin.listen)).transpose()?;
-        let addresses = Addresses {
-            agent: agent_address,
-            metrics: metrics.as_ref().map(|(_, address)| *address),
-            admin: admin.as_ref().map(|(_, address)| *address),
-        };
-        let operator = bind_unix(data_dir.join(OPERATOR_SOCKET))?;
-        let (metrics, admin) = (metrics.map(|(listener, _)| listener), admin.map(|(listener, _)| listener));
-        Ok(Sockets { agent, metrics, admin, operator, addresses })
-    }
-}
-
-/// The operator's socket in `data_dir`.
-pub const OPERATOR_SOCKET: &str = "operator.sock";
-
-fn bind(address: &str) -> Result<(TcpListener, SocketAddr), Error> {
-    let fault = |source| Error::Listen { address: address.to_owned(), source };
-    let listener = TcpListener::bind(address).map_err(fault)?;
-    listener.set_nonblocking(true).map_err(fault)?;
-    let local = listener.local_addr().map_err(fault)?;
-    Ok((listener, local))
-}
-
-fn bind_unix(path: PathBuf) -> Result<(UnixListener, PathBuf), Error> {
-    let fault = |source| Error::File { path: path.clone(), source };
-    match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(fault(error)),
-        _ => {}
-    }
-    let listener = UnixListener::bind(&path).map_err(fault)?;
-    listener.set_nonblocking(true).map_err(fault)?;
-    std::fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(fault)?;
-    Ok((listener, path))
-}
+/// What further sinks of the audit log get to take the last records.
+const SINKS_PATIENCE: Duration = Duration::from_secs(2);
 
 // === impl Common ===
 
@@ -284,7 +250,7 @@ impl Parts {
         loaded: &config::Loaded,
         addresses: Addresses,
         clock: Clock,
-    ) -> Result<(Parts, Gateway, Option<Secret<String>>), Error> {
+    ) -> Result<(Parts, Gateway, Exporting, Option<Secret<String>>), Error> {
         let common = Common::open(loaded, addresses, clock).await?;
         let Common { snapshots, store, keys, clock, audit, metrics, approvals, key } = common.clone();
         let in_force = snapshots.load_full();
@@ -299,6 +265,7 @@ impl Parts {
         let shared = upstream::Shared::new(Arc::clone(&metrics))?;
         let fetcher = Fetcher::new(Arc::clone(&shared.connector));
         let (pages, setup_link) = common.oauth(fetcher.clone());
+        let (tracer, exporting) = tracer(&key, clock.clone());
         let gateway = Gateway {
             snapshots: Arc::clone(&snapshots),
             verifier: verifier.clone(),
@@ -313,6 +280,7 @@ impl Parts {
             releasing: Releasing::default(),
             reloads,
             refusals: Arc::new(Semaphore::new(MAX_REFUSALS)),
+            tracer,
             pages: Pages {
                 router: oauth::router(pages, Arc::clone(&metrics)),
                 open_to_scripts: oauth::OPEN_TO_SCRIPTS,
@@ -323,6 +291,7 @@ impl Parts {
             verifier: verifier.clone(),
             is_stopping: Arc::new(AtomicBool::new(false)),
             metrics: Arc::clone(&metrics),
+            traces: gateway.tracer.exporter().clone(),
             token,
         };
         let (reloader, admin) = (common.reloader(file, addresses, reloaded), common.admin());
@@ -339,7 +308,13 @@ impl Parts {
             admin_certificate,
             admin,
         };
-        Ok((parts, gateway, setup_link))
+        Ok((parts, gateway, exporting, setup_link))
+    }
+
+    fn start_sinks(&self, fetcher: Fetcher) -> Option<audit::Sinks> {
+        let (sinks, metrics, clock) =
+            (self.snapshots.load().sinks.clone(), Arc::clone(&self.metrics), self.clock.clone());
+        self.audit.start_sinks(audit::SinksGiven { sinks, fetcher, metrics, clock })
     }
 
     /// Starts local upstreams, and keeps them running.
@@ -352,6 +327,18 @@ impl Parts {
             Some(self.audit.clone()),
             stops.upstreams.subscribe(),
         )
+    }
+
+    /// Sends spans to wherever the configuration in force says.
+    fn export_traces(
+        &self,
+        exporting: Exporting,
+        gateway: &Gateway,
+        stops: &Stops,
+    ) -> impl Future<Output = ()> + use<> {
+        let snapshots = Arc::clone(&self.snapshots);
+        let collector = move || snapshots.load().tracing.as_ref().map(|tracing| Arc::clone(&tracing.collector));
+        exporting.run(gateway.fetching.fetcher.clone(), collector, stops.traces.subscribe())
     }
 
     fn spawn_background(&self, gateway: &Arc<Gateway>, stops: &Stops, tasks: &mut JoinSet<()>) {
@@ -467,6 +454,12 @@ impl Parts {
             services.shutdown().await;
         }
     }
+}
+
+/// The gate for spans, and what sends them on.
+fn tracer(key: &SealKey, clock: Clock) -> (Tracer, Exporting) {
+    let (exporter, exporting) = Exporter::new(&crate::id::unguessable("i_"));
+    (Tracer::new(exporter, Redactor::new(key), clock), exporting)
 }
 
 fn first_snapshot(

@@ -1,11 +1,13 @@
 //! The configuration in force: compiled once, swapped whole, and the same for one request from its head to its end.
 
 use crate::approval::webhook::{Hooks, InForce};
+use crate::audit;
 use crate::config::{self, Known, Network, Path, Problem, Problems};
 use crate::fetch::Authorities;
 use crate::identity::{self, Clients, Issuer, Issuers, Users};
 use crate::metrics;
 use crate::policy::{Policy, Recording};
+use crate::trace::Tracing;
 use crate::upstream::{Upstream, Upstreams};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -46,6 +48,10 @@ pub struct Snapshot {
     pub upstreams: Arc<Upstreams>,
     /// Who is told of held calls.
     pub hooks: Arc<Hooks>,
+    /// Where spans go and which requests have them; `None`: none have.
+    pub tracing: Option<Arc<Tracing>>,
+    /// Where audit records go beside the files.
+    pub sinks: Vec<audit::Sink>,
     /// Where the store, the keys and the audit log live.
     pub data_dir: PathBuf,
     /// What could be better, for people to read.
@@ -142,6 +148,8 @@ impl Snapshot {
         let issuers = issuers.map_err(|more| found.extend(more)).ok();
         let clients = Clients::build(loaded).map_err(|more| found.extend(more)).ok();
         let hooks = Hooks::build(loaded).map_err(|more| found.extend(more)).ok();
+        let tracing = Tracing::build(loaded).map_err(|more| found.extend(more)).unwrap_or_default();
+        let sinks = audit::Sink::build(loaded).map_err(|more| found.extend(more)).unwrap_or_default();
         let document_authorities = document_authorities(loaded).map_err(|problem| found.push(*problem)).ok();
         // While it runs, the listener has its own eye on them, and a renewal under way is no fault of this file.
         if around.previous.is_none() {
@@ -186,6 +194,8 @@ impl Snapshot {
             recording,
             upstreams: Arc::new(upstreams),
             hooks: Arc::new(hooks),
+            tracing,
+            sinks,
             data_dir,
             warnings,
             dead_ends,

@@ -34,10 +34,10 @@ mod sandbox;
 mod ssh;
 mod upstreams;
 
-/// The audit log under faults, and what must not be in it.
 mod audit;
-mod audit_log;
 mod metrics;
+/// What an operator sees.
+mod observe;
 mod tls_listener;
 
 mod bench;

@@ -2,7 +2,8 @@
 
 use crate::audit::Audit;
 use crate::identity::Verifier;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Spans};
+use crate::otlp::Exporter;
 use crate::secret::Secret;
 use axum::Router;
 use axum::extract::State;
@@ -24,6 +25,8 @@ pub struct Readiness {
     pub is_stopping: Arc<AtomicBool>,
     /// Counters.
     pub metrics: Arc<Metrics>,
+    /// Spans on their way.
+    pub traces: Exporter,
     /// What `/metrics` asks for.
     pub token: Option<Secret<String>>,
 }
@@ -63,5 +66,8 @@ async fn metrics(State(readiness): State<Readiness>, headers: HeaderMap) -> Resp
     // It reads a directory: not on a thread that serves calls.
     let _ = tokio::task::spawn_blocking(move || audit.measure()).await;
     readiness.metrics.tokens(readiness.verifier.n_cached(), readiness.verifier.is_current());
+    let (counts, waiting) = (readiness.traces.counts(), readiness.traces.n_waiting());
+    let (exported, dropped, failures) = (counts.exported(), counts.dropped(), counts.failures());
+    readiness.metrics.spans(&Spans { exported, dropped, failures, waiting });
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], readiness.metrics.render()).into_response()
 }

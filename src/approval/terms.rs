@@ -24,6 +24,9 @@ pub struct Terms {
     /// What people must know of an earlier call that was the same, where something is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
+    /// The request that asked for it first, as a W3C `traceparent`, where traces are on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<String>,
 }
 
 /// A signal that found something.
@@ -106,6 +109,7 @@ impl Terms {
             mask: hold.mask.clone(),
             findings,
             warning: None,
+            trace: None,
         }
     }
 

@@ -135,7 +135,14 @@ fn set(groups: &[&str], quorum: u32) -> Approvers {
 }
 
 fn terms(approvers: &[Approvers], by_requester: bool) -> Terms {
-    Terms { approvers: approvers.to_vec(), by_requester, mask: BTreeSet::new(), findings: Vec::new(), warning: None }
+    Terms {
+        approvers: approvers.to_vec(),
+        by_requester,
+        mask: BTreeSet::new(),
+        findings: Vec::new(),
+        warning: None,
+        trace: None,
+    }
 }
 
 #[tokio::test]

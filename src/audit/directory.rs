@@ -285,7 +285,7 @@ fn segment_name(at_ms: i64, boot: &str) -> String {
 }
 
 /// When the segment of that name was begun; `None` when it is not the name of one.
-fn began_ms(name: &str) -> Option<i64> {
+pub(super) fn began_ms(name: &str) -> Option<i64> {
     let (at, boot) = name.strip_prefix("audit-")?.strip_suffix(".jsonl")?.split_once('-')?;
     let at: Timestamp = at.parse().ok()?;
     let at_ms = at.as_millisecond();

@@ -20,6 +20,7 @@ mod measure;
 mod members;
 mod queue;
 mod read;
+mod records;
 mod segment;
 mod sinks;
 mod terms;
@@ -32,7 +33,8 @@ pub use directory::Directory;
 pub use escape::{ascii, escaped};
 pub use event::{Arguments, Decision, Event, Kind, Subject, Who};
 pub use measure::is_left_out;
-pub use read::{Follow, of_request};
+pub use read::Follow;
+pub use records::Records;
 pub use sinks::{Destination, Given as SinksGiven, Sink, SinkStatus, Sinks};
 pub use verify::{Against, CheckpointFile, Fault, Report, Unsigned, verify};
 
@@ -304,7 +306,11 @@ impl Audit {
     /// Takes a reloaded configuration into force. The file of checkpoints and the further sinks stay as they were.
     pub fn reload(&self, config: &config::Audit) {
         self.0.terms.set(config);
-        if let Some(keeper) = self.0.aides.as_ref().and_then(|aides| aides.keeper.as_ref()) {
+        let Some(aides) = &self.0.aides else {
+            return;
+        };
+        aides.notary.ask();
+        if let Some(keeper) = &aides.keeper {
             keeper.wake().ask();
         }
     }

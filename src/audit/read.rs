@@ -1,4 +1,4 @@
-//! Reading the log while it may still be written: its newest lines, and those of one request.
+//! Reading the log while it may still be written: its newest lines.
 //!
 //! Nothing is checked here; that is `verify`. What is handed out is printable ASCII, also from a file somebody edited.
 
@@ -6,26 +6,10 @@ use super::Error;
 use super::chain::LINE_MAX;
 use super::directory::Directory;
 use super::escape::escaped;
+use super::records::at;
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-
-/// All records of the request, or of the held call with this id: those of every request, decision and webhook it had.
-/// In the order of the segments.
-pub fn of_request(directory: &Directory, id: &str) -> Result<Vec<String>, Error> {
-    // A quote inside a value is escaped, so that these bytes are the key and nothing else.
-    let (request, approval) =
-        (format!(",\"request\":\"{}\"", escaped(id)), format!(",\"approval\":\"{}\"", escaped(id)));
-    let mut found = Vec::new();
-    for name in directory.segments()? {
-        read(directory, &name, 0, |line| {
-            if line.contains(&request) || line.contains(&approval) {
-                found.push(line);
-            }
-        })?;
-    }
-    Ok(found)
-}
 
 /// The log as it grows.
 pub struct Follow<'a> {
@@ -93,6 +77,26 @@ fn read(directory: &Directory, name: &str, start: u64, mut each: impl FnMut(Stri
     read().map_err(Error::io("read", &path))
 }
 
+/// When the last whole record of a segment says it was written; `None` where there is none to be seen.
+pub(super) fn last_at(directory: &Directory, name: &str) -> Result<Option<String>, Error> {
+    let path = directory.path.join(name);
+    let look = || -> io::Result<Option<String>> {
+        let mut file = File::open(&path)?;
+        let len = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(len.saturating_sub(2 * LINE_MAX as u64)))?;
+        let mut text = Vec::new();
+        file.take(2 * LINE_MAX as u64).read_to_end(&mut text)?;
+        let Some(end) = text.iter().rposition(|b| *b == b'\n') else { return Ok(None) };
+        let whole = &text[..end];
+        let line = &whole[whole.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1)..];
+        Ok(at(&printable(line)).map(str::to_owned))
+    };
+    match look() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        looked => looked.map_err(Error::io("read", &path)),
+    }
+}
+
 /// Where the last line begins, or is being written.
 fn last_line(directory: &Directory, name: &str) -> Result<u64, Error> {
     let path = directory.path.join(name);
@@ -108,7 +112,7 @@ fn last_line(directory: &Directory, name: &str) -> Result<u64, Error> {
     look().map_err(Error::io("read", &path))
 }
 
-fn printable(line: &[u8]) -> String {
+pub(super) fn printable(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     if text.bytes().all(|b| matches!(b, 0x20..=0x7e)) {
         return text.into_owned();
@@ -117,4 +121,4 @@ fn printable(line: &[u8]) -> String {
 }
 
 /// No line of ours is as long; a longer one is somebody's edit, and ends the reading of that file.
-const LONGEST: u64 = 1024 * 1024;
+pub(super) const LONGEST: u64 = 1024 * 1024;

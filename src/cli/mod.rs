@@ -128,7 +128,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Audit(audit::AuditCommand::Key) => audit::print_key(&file),
         Command::Audit(command) => {
             let loaded = config::read(&file)?;
-            audit::run(command, &loaded.resolve(&loaded.config.data_dir)).map(|()| ExitCode::SUCCESS)
+            audit::run(command, &loaded)
         }
         Command::Verify(command) => verify::run(&command, &file),
         Command::Upstream(command) => Ok(upstream::run(&command)),

@@ -26,6 +26,7 @@ mod sandbox;
 mod schema;
 mod sensitive;
 mod ssh;
+mod traces;
 mod tree;
 mod units;
 mod value;
@@ -45,6 +46,7 @@ pub use reference::reference;
 pub use sandbox::{SandboxBackend, SandboxCgroup, SandboxNetwork, SandboxUpstream};
 pub use schema::schema;
 pub use ssh::{SshCertificates, SshUpstream};
+pub use traces::Traces;
 pub use units::{ByteSize, Period};
 pub use value::{SecretRef, Text, ValueError, read_secret};
 
@@ -108,6 +110,9 @@ pub struct Config {
     /// How the audit log is written, kept and passed on.
     #[serde(default)]
     pub audit: Audit,
+    /// Traces of requests, told to an OpenTelemetry collector.
+    #[serde(default)]
+    pub traces: Option<Traces>,
 }
 
 /// Certificate and key of a listener, both PEM.

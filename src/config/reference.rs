@@ -5,7 +5,7 @@ use super::{
     Admin, Allow, Also, Approvals, Approvers, Audit, BehindProxy, Checkpoints, Client, Condition, Config, Deny, Hold,
     HttpUpstream, Identity, Issuer, IssuerTls, Limits, MetadataDocuments, Metrics, OAuth, Otlp, Policy, PolicyTest,
     RecordedArguments, Rule, SandboxUpstream, Sink, SshCertificates, SshUpstream, StdoutSink, SyslogSink, Timeouts,
-    Tls, UpstreamTimeouts, UpstreamTls, User, Webhook, Who,
+    Tls, Traces, UpstreamTimeouts, UpstreamTls, User, Webhook, Who,
 };
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use serde_json::Value;
@@ -256,6 +256,7 @@ fn fields(name: &str) -> &'static [&'static str] {
         "StdoutSink" => fields_of::<StdoutSink>(),
         "SyslogSink" => fields_of::<SyslogSink>(),
         "Otlp" => fields_of::<Otlp>(),
+        "Traces" => fields_of::<Traces>(),
         _ => &[],
     }
 }

@@ -125,6 +125,7 @@ pub(super) const REUSED: Label = one_of("reused", &["true", "false"]);
 pub(super) const ISSUER: Label = named("issuer", Values::Issuers);
 pub(super) const RESULT_OF_FETCH: Label = one_of("result", &["ok", "failed"]);
 pub(super) const RESULT_OF_RELOAD: Label = one_of("result", &["ok", "refused"]);
+pub(super) const REASON_OF_SPANS: Label = one_of("reason", &["full", "refused", "stopped"]);
 pub(super) const HASH: Label = named("hash", Values::Hash);
 pub(super) const VERSION: Label = named("version", Values::Version);
 pub(super) const SINK: Label = named("sink", Values::Sinks);

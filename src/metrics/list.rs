@@ -2,9 +2,9 @@
 
 use super::label::{
     CLIENT_EVENT, CODE, DECISION, ENDPOINT, EVENT, HASH, HOOK, ISSUER, LISTENER, Label, METHOD, REASON, REASON_DROPPED,
-    REFUSING_LISTENER, RESULT_OF_CHECKPOINT, RESULT_OF_CONSENT, RESULT_OF_DELIVERY, RESULT_OF_FETCH, RESULT_OF_LOGIN,
-    RESULT_OF_RELOAD, RESULT_OF_SINK, REUSED, ROUTE, SINK, STATE, STATUS, STATUS_CLASS, TOKEN_EVENT, UPSTREAM,
-    UPSTREAM_CODE, USED_BY, VERSION,
+    REASON_OF_SPANS, REFUSING_LISTENER, RESULT_OF_CHECKPOINT, RESULT_OF_CONSENT, RESULT_OF_DELIVERY, RESULT_OF_FETCH,
+    RESULT_OF_LOGIN, RESULT_OF_RELOAD, RESULT_OF_SINK, REUSED, ROUTE, SINK, STATE, STATUS, STATUS_CLASS, TOKEN_EVENT,
+    UPSTREAM, UPSTREAM_CODE, USED_BY, VERSION,
 };
 
 /// How a metric behaves.
@@ -188,6 +188,15 @@ list! {
         "Records for a further sink: sent, failed (and tried again), dropped.";
     SinkLag: Gauge, "portcullis_audit_sink_lag_seconds", [SINK],
         "The age of the oldest record that a further sink has not got; 0 when it has all.";
+
+    SpansExported: Counter, "portcullis_trace_spans_exported_total", [],
+        "Spans that the OpenTelemetry collector has.";
+    SpansDropped: Counter, "portcullis_trace_spans_dropped_total", [REASON_OF_SPANS],
+        "Spans that no collector has: there was no room (full), it did not want them (refused), the gateway stopped first (stopped).";
+    SpansWaiting: Gauge, "portcullis_trace_spans_waiting", [],
+        "Spans that wait for the collector.";
+    ExportFailures: Counter, "portcullis_trace_export_failures_total", [],
+        "Attempts to send spans that failed; they are made again.";
 
     ConfigReloads: Counter, "portcullis_config_reloads_total", [RESULT_OF_RELOAD],
         "Reloads, by result.";

@@ -11,7 +11,7 @@ mod told;
 
 pub use label::{Label, Names, Values};
 pub use list::{About, Kind, Metric, table};
-pub use told::{AuditSpace, AuditState};
+pub use told::{AuditSpace, AuditState, Spans};
 
 use family::Family;
 use label::OF_UPSTREAM;
@@ -153,8 +153,8 @@ impl Metrics {
     }
 
     /// Brings a counter up to what was counted elsewhere.
-    fn raise(&self, metric: Metric, total: u64) {
-        let counter = self.family(metric).counter(&[]);
+    fn raise(&self, metric: Metric, labels: &[&str], total: u64) {
+        let counter = self.family(metric).counter(labels);
         // Two scrapes at once must not both add the difference.
         let _one_at_a_time = self.known();
         counter.inc_by(total.saturating_sub(counter.get()));
@@ -242,7 +242,7 @@ mod tests {
         metrics.upstream_up("old", 0, false);
 
         let after = text(&metrics);
-        assert!(!after.contains("old"), "{after}");
+        assert!(!after.contains("\"old\"") && !after.contains("upstream old"), "{after}");
         assert!(after.contains("upstream_up{upstream=\"kept\"} 1"), "{after}");
         assert!(after.contains("config_info{hash=\"b\"} 1") && !after.contains("hash=\"a\""), "{after}");
         let back = metrics.family(Metric::UpstreamUp).gauge(&["old"]).get();

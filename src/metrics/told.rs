@@ -17,6 +17,19 @@ pub struct AuditState {
     pub dropped: u64,
 }
 
+/// What became of spans since the start.
+#[derive(Clone, Copy, Debug)]
+pub struct Spans {
+    /// A collector has so many.
+    pub exported: u64,
+    /// None has so many, by why.
+    pub dropped: [(&'static str, u64); 3],
+    /// Attempts to send some that failed.
+    pub failures: u64,
+    /// So many wait.
+    pub waiting: usize,
+}
+
 /// How much room the audit log takes, in bytes, and how much there is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AuditSpace {
@@ -140,6 +153,9 @@ impl Metrics {
         self.set(Metric::UpstreamUp, &[upstream], i64::from(is_up));
         if is_up {
             self.set_n(Metric::UpstreamTools, &[upstream], n_tools);
+        } else {
+            // None yet, or as many as before.
+            self.family(Metric::UpstreamTools).touch(&[upstream]);
         }
     }
 
@@ -210,8 +226,8 @@ impl Metrics {
     pub fn audit(&self, state: &AuditState) {
         self.set(Metric::AuditAvailable, &[], i64::from(state.is_available));
         self.set_n(Metric::AuditQueue, &[], state.queued);
-        self.raise(Metric::AuditRefused, state.refused);
-        self.raise(Metric::AuditDropped, state.dropped);
+        self.raise(Metric::AuditRefused, &[], state.refused);
+        self.raise(Metric::AuditDropped, &[], state.dropped);
     }
 
     /// A record of a stranger was left out.
@@ -270,6 +286,16 @@ impl Metrics {
     /// How old the oldest record is that a further sink has not got.
     pub fn sink_lag(&self, sink: &str, seconds: i64) {
         self.set(Metric::SinkLag, &[sink], seconds);
+    }
+
+    /// What became of spans since the start, and how many wait.
+    pub fn spans(&self, spans: &Spans) {
+        self.raise(Metric::SpansExported, &[], spans.exported);
+        self.raise(Metric::ExportFailures, &[], spans.failures);
+        for (reason, n) in spans.dropped {
+            self.raise(Metric::SpansDropped, &[reason], n);
+        }
+        self.set_n(Metric::SpansWaiting, &[], spans.waiting);
     }
 
     /// A configuration was refused; the old one stays.

@@ -73,6 +73,11 @@ impl Exporter {
         }
     }
 
+    /// Counts spans that are not even tried, as what does not fit is counted.
+    pub fn drop_all(&self, n: usize) {
+        add(&self.counts.dropped_full, n);
+    }
+
     /// What became of spans so far.
     pub fn counts(&self) -> &Counts {
         &self.counts

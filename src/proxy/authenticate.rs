@@ -10,6 +10,7 @@ use super::refuse::{Code, Refusal};
 use crate::identity::{self, Principal, Verifier};
 use crate::mcp::{Call, Verb};
 use crate::snapshot::{Route, Snapshot};
+use crate::trace::Stage;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
@@ -18,6 +19,7 @@ use http::header::AUTHORIZATION;
 /// # Errors
 /// No token, or none that is good here.
 pub(super) async fn principal(exchange: &mut Exchange, route: &Route, gateway: &Gateway) -> Result<Principal, Refusal> {
+    exchange.trace.enter(Stage::Authenticate);
     let token = bearer(&exchange.session.req_header().headers).map_err(|refusal| refusal.challenge(route, None))?;
     let snapshot = &exchange.snapshot;
     let found = match snapshot.issuers.claimed_by(token) {

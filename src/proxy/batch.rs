@@ -24,6 +24,7 @@ pub(super) async fn pass(
     exchange.begin_batch();
     for received in batch {
         received.note(exchange);
+        exchange.trace.begin_message();
         let passed = match make_room(exchange, &received).await {
             Ok(()) => gateway.pass_one(exchange, route, principal, &received).await,
             Err(end) => Err(end),

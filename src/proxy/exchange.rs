@@ -10,6 +10,7 @@ use crate::id::RequestId;
 use crate::mcp::sse;
 use crate::metrics::{InFlight, Metrics};
 use crate::snapshot::Snapshot;
+use crate::trace::Trace;
 use arc_swap::ArcSwap;
 use axum::Router;
 use bytes::Bytes;
@@ -60,6 +61,8 @@ pub(super) struct Exchange {
     pub(super) started: Instant,
     /// What has been found out, for records.
     pub(super) facts: Facts,
+    /// Where it stands in a trace.
+    pub(super) trace: Trace,
     /// The origin to name in CORS headers, where an allowed one asked.
     pub(super) origin: Option<HeaderValue>,
     /// Whether an event stream may be begun before the upstream has answered.
@@ -132,6 +135,7 @@ impl Exchange {
             id: RequestId::next(),
             started,
             facts: Facts { peer, ..Facts::default() },
+            trace: Trace::default(),
             origin: None,
             may_stream: false,
             stopping: stopping.clone(),

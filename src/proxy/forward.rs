@@ -7,18 +7,16 @@ use super::hold::Permit;
 use super::ids::Ticket;
 use super::receive::Received;
 use super::refuse::{Code, Refusal};
+use super::traced;
 use crate::identity::Principal;
 use crate::jsonrpc::{Edits, Id, Node, Span};
 use crate::mcp::{Call, Era, Object, Verb, encode_value};
 use crate::snapshot::Route;
+use crate::trace::{Onward, Stage};
 use crate::upstream::{Answer, Error, Request, Send};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
 use std::pin::pin;
-
-/// Trace context (W3C) crosses every hop.
-const TRACE: [HeaderName; 3] =
-    [HeaderName::from_static("traceparent"), HeaderName::from_static("tracestate"), HeaderName::from_static("baggage")];
 
 /// A call that is at the upstream.
 pub(super) struct Sent {
@@ -39,8 +37,10 @@ pub(super) async fn send(
     received: &Received,
     permit: Permit,
 ) -> Result<Sent, End> {
+    exchange.trace.enter(Stage::Forward);
+    let onward = exchange.trace.onward();
     let ticket = ticket(gateway, exchange, route, received);
-    let Some(body) = body(gateway, route, received, ticket.as_ref()) else {
+    let Some(body) = body(gateway, route, received, ticket.as_ref(), onward.as_ref()) else {
         gateway.metrics.dropped_message(&route.name, "unattributable");
         return Ok(Sent { answer: None, ticket });
     };
@@ -52,7 +52,7 @@ pub(super) async fn send(
             _ => Method::POST,
         },
         body,
-        headers: all_headers(exchange, route, received),
+        headers: all_headers(exchange, route, received, onward.as_ref()),
         is_repeatable: received.call.method.repeatable,
         is_lasting: matches!(verb, Verb::Stream | Verb::Listen),
         follows_redirects: true,
@@ -93,9 +93,16 @@ fn ticket(gateway: &Gateway, exchange: &Exchange, route: &Route, received: &Rece
     Some(gateway.ids.enter(&route.name, session, id, &exchange.id))
 }
 
-/// The judged bytes; only an id that would be mistaken for another, and a state of the upstream's own, are exchanged.
+/// The judged bytes; only an id that would be mistaken for another, a state of the upstream's own, and the span that the
+/// message names as its parent are exchanged.
 /// `None`: a message about a call that cannot be told from another client's.
-fn body(gateway: &Gateway, route: &Route, received: &Received, ticket: Option<&Ticket>) -> Option<Bytes> {
+fn body(
+    gateway: &Gateway,
+    route: &Route,
+    received: &Received,
+    ticket: Option<&Ticket>,
+    onward: Option<&Onward>,
+) -> Option<Bytes> {
     let whole = || Node::of(&received.body, Span::whole(&received.body));
     let mut edits = Edits::of(&received.body);
     if let Some(ours) = ticket.and_then(Ticket::ours)
@@ -106,6 +113,7 @@ fn body(gateway: &Gateway, route: &Route, received: &Received, ticket: Option<&T
     if let (Some(state), Some(span)) = (&received.state, received.call.state) {
         edits.replace_span(span, serde_json::Value::from(state.as_str()).to_string());
     }
+    traced::splice(&received.body, onward, &mut edits);
     let is_about_a_call = matches!(received.call.method.name, "notifications/cancelled" | "notifications/progress");
     if is_about_a_call {
         // Without sessions, as always in the newer era, all clients of an upstream share one space of ids: this could hit
@@ -120,8 +128,13 @@ fn body(gateway: &Gateway, route: &Route, received: &Received, ticket: Option<&T
     Some(if edits.is_empty() { received.body.clone() } else { edits.apply().into() })
 }
 
-fn all_headers(exchange: &Exchange, route: &Route, received: &Received) -> Vec<(HeaderName, HeaderValue)> {
-    let mut headers = headers(exchange, route, received);
+fn all_headers(
+    exchange: &Exchange,
+    route: &Route,
+    received: &Received,
+    onward: Option<&Onward>,
+) -> Vec<(HeaderName, HeaderValue)> {
+    let mut headers = headers(exchange, route, received, onward);
     let resume = received.resume.as_ref().and_then(|place| HeaderValue::try_from(&place.id).ok());
     headers.extend(resume.map(|id| (HeaderName::from_static("last-event-id"), id)));
     if received.call.era == Era::Modern {
@@ -131,7 +144,12 @@ fn all_headers(exchange: &Exchange, route: &Route, received: &Received) -> Vec<(
 }
 
 /// What a call needs beside its body, without what mirrors its arguments.
-pub(super) fn headers(exchange: &Exchange, route: &Route, received: &Received) -> Vec<(HeaderName, HeaderValue)> {
+pub(super) fn headers(
+    exchange: &Exchange,
+    route: &Route,
+    received: &Received,
+    onward: Option<&Onward>,
+) -> Vec<(HeaderName, HeaderValue)> {
     let (client, call) = (&exchange.session.req_header().headers, &received.call);
     let mut headers = Vec::with_capacity(8);
     let about = exchange.facts.principal.as_ref().map(|who| route.upstream.about(who, exchange.id.as_str()));
@@ -139,9 +157,7 @@ pub(super) fn headers(exchange: &Exchange, route: &Route, received: &Received) -
     let version = call.version.as_ref().and_then(|version| HeaderValue::try_from(version).ok());
     headers.extend(version.map(|version| (HeaderName::from_static("mcp-protocol-version"), version)));
     headers.extend(received.session.as_ref().map(|session| (SESSION_ID, session.id.clone())));
-    for name in TRACE {
-        headers.extend(client.get(&name).cloned().map(|value| (name, value)));
-    }
+    traced::add_headers(client, onward, &mut headers);
     if call.era == Era::Modern {
         mirror(call, &mut headers);
     }

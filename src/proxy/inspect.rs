@@ -7,9 +7,11 @@ use crate::jsonrpc::Node;
 use crate::mcp::{Object, Verb};
 use crate::policy::{self, Decision, Policy, Request};
 use crate::snapshot::Route;
+use crate::trace::Stage;
 
 /// Decides on `received`, for `principal`, under the configuration this exchange began with.
-pub(super) fn decide(exchange: &Exchange, route: &Route, principal: &Principal, received: &Received) -> Decision {
+pub(super) fn decide(exchange: &mut Exchange, route: &Route, principal: &Principal, received: &Received) -> Decision {
+    exchange.trace.enter(Stage::Decide);
     crate::fault::point("call.judging");
     let policy = &exchange.snapshot.policy;
     let call = &received.call;

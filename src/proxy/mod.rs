@@ -29,6 +29,7 @@ mod refuse;
 mod reply;
 mod route;
 mod stream;
+mod traced;
 mod welcome;
 
 use crate::approval::Approvals;
@@ -39,6 +40,7 @@ use crate::mcp::Verb;
 use crate::metrics::Metrics;
 use crate::policy::Decision;
 use crate::snapshot::{Route, Snapshot};
+use crate::trace::Tracer;
 use crate::upstream::{Seal, Sessions, Shared};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -87,6 +89,8 @@ pub struct Gateway {
     pub reloads: watch::Receiver<()>,
     /// Limits the refusals that are on their way to servers which asked what they may not.
     pub refusals: Arc<Semaphore>,
+    /// Takes the spans of requests.
+    pub tracer: Tracer,
     /// Our own documents and pages on the agent listener.
     pub pages: Pages,
 }
@@ -99,6 +103,7 @@ impl Gateway {
             Found::Page => return exchange.answer_page(&self.pages.router).await,
             Found::Preflight => return exchange.answer_preflight().await,
         };
+        traced::begin(self, exchange);
         let principal = authenticate::principal(exchange, &route, self).await?;
         match receive::messages(self, exchange, &route, &principal).await? {
             Incoming::One(received) => self.pass_one(exchange, &route, &principal, &received).await,
@@ -113,6 +118,7 @@ impl Gateway {
         principal: &Principal,
         received: &Received,
     ) -> Result<Outcome, End> {
+        traced::received(exchange, received);
         authenticate::confirm(&self.verifier, &received.call)?;
         let decision = inspect::decide(exchange, route, principal, received);
         if let Decision::Held(held) = &decision {
@@ -151,7 +157,7 @@ impl HttpServerApp for Gateway {
             Some(outcome) => outcome,
             None => refuse::broken(&mut exchange).await,
         };
-        record::ended(self, &exchange, outcome);
+        record::ended(self, &mut exchange, outcome);
         let is_stopping = *shutdown.borrow();
         exchange.end(outcome, is_stopping).await
     }

@@ -13,6 +13,7 @@ use crate::jsonrpc::{self, Id, Limits, Node, Span};
 use crate::mcp::{self, Call, Era, MirroredHeaders, Object, Verb};
 use crate::redact::Redactor;
 use crate::snapshot::Route;
+use crate::trace::Stage;
 use crate::upstream::{EventId, HoldState, Scope, Session};
 use bytes::Bytes;
 use http::header::CONTENT_ENCODING;
@@ -60,6 +61,7 @@ pub(super) async fn messages(
     route: &Route,
     principal: &Principal,
 ) -> Result<Incoming, Refusal> {
+    exchange.trace.enter(Stage::Receive);
     let receiver = Receiver { gateway, route, scope: Scope { upstream: &route.name, principal } };
     let method = match exchange.session.req_header().method {
         Method::POST => return receiver.posted(exchange).await,

@@ -4,13 +4,14 @@ use super::accept::Accepts;
 use super::exchange::Exchange;
 use super::receive::Received;
 use super::refuse::{Code, Refusal};
-use super::{Gateway, arguments};
+use super::{Gateway, arguments, traced};
 use crate::audit::{self, Arguments, Durability, Event, Kind, Unavailable, Who};
 use crate::identity::{Principal, Subject};
 use crate::mcp::Verb;
 use crate::policy::Decision;
 use crate::redact::Tag;
 use crate::snapshot::Route;
+use crate::trace::Stage;
 use std::sync::Arc;
 
 /// What has been found out about an exchange, for its records.
@@ -77,7 +78,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Outcome::Completed => "completed",
             Outcome::Refused => "refused",
@@ -102,6 +103,7 @@ pub(super) async fn decided(
     received: &Received,
     decision: &Decision,
 ) -> Result<(), Refusal> {
+    exchange.trace.enter(Stage::Record);
     let (word, rules) = described(decision);
     let is_call = received.call.method.verb == Verb::CallTool;
     let durability = if is_call { Durability::Synced } else { Durability::Written };
@@ -140,6 +142,7 @@ async fn write_decision(
     let recorded = arguments::recorded(gateway, exchange, route, received);
     gateway.metrics.decision(&route.name, call.method.name, word.as_str());
     exchange.facts.is_decided = true;
+    traced::decided(exchange, word.as_str(), rules);
     let event = Event {
         decision: Some(word),
         rules,
@@ -179,7 +182,15 @@ fn unrecorded(received: &Received, decision: &Decision, why: &Unavailable) -> Re
 }
 
 /// Writes down how the exchange ended.
-pub(super) fn ended(gateway: &Gateway, exchange: &Exchange, outcome: Outcome) {
+pub(super) fn ended(gateway: &Gateway, exchange: &mut Exchange, outcome: Outcome) {
+    written(gateway, exchange, outcome);
+    // Cut within a batch, there are two: the message's and the request's.
+    while exchange.trace.is_on() {
+        traced::ended(gateway, exchange, outcome);
+    }
+}
+
+fn written(gateway: &Gateway, exchange: &Exchange, outcome: Outcome) {
     let facts = &exchange.facts;
     let took = exchange.started.elapsed();
     let route = facts.route.as_deref().unwrap_or("none");
@@ -190,7 +201,7 @@ pub(super) fn ended(gateway: &Gateway, exchange: &Exchange, outcome: Outcome) {
     }
     tracing::debug!(
         target: "portcullis::access",
-        request = %exchange.id, route, method, status = facts.status, outcome = outcome.as_str(),
+        request = %exchange.id, trace = exchange.trace.id(), route, method, status = facts.status, outcome = outcome.as_str(),
         ms = took.as_millis(), "request ended"
     );
     if outcome == Outcome::Batch {
@@ -223,6 +234,7 @@ pub(super) fn ended_in_batch(gateway: &Gateway, exchange: &mut Exchange, outcome
     let kind = if facts.is_decided { Kind::Result } else { Kind::Refused };
     let event = Event { code: facts.code, outcome: Some(outcome.as_str()), ..event(kind, exchange) };
     gateway.audit.record_later(event);
+    traced::ended(gateway, exchange, outcome);
     let facts = &mut exchange.facts;
     (facts.code, facts.is_decided, facts.object) = (None, false, None);
     (facts.approval, facts.digest) = (None, None);
@@ -253,6 +265,7 @@ fn event(kind: Kind, exchange: &Exchange) -> Event<'_> {
     let facts = &exchange.facts;
     Event {
         request: Some(exchange.id.as_str()),
+        trace: exchange.trace.id(),
         principal: facts.principal.as_ref().map(who),
         peer: facts.peer.as_deref(),
         route: facts.route.as_deref(),

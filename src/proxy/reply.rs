@@ -13,6 +13,7 @@ use super::receive::Received;
 use super::record::Outcome;
 use super::refuse::{Code, Refusal};
 use super::stream;
+use super::traced;
 use crate::identity::Principal;
 use crate::jsonrpc::{self, Edits, Id, Limits, Message, Node, Response, Span};
 use crate::mcp::{self, Abilities, Era, Listing, Method, Verb};
@@ -137,6 +138,7 @@ impl Reply<'_> {
         }
         match jsonrpc::parse_answer(&text, self.limits(exchange)) {
             Ok(Message::Response(response)) if response.id.is_none() || self.is_awaited(response.id.as_ref()) => {
+                exchange.trace.fault(|| traced::fault(&text, &response));
                 let text = self.with_their_id(text, &response);
                 self.deliver(exchange, status, None, text).await
             }
@@ -285,6 +287,7 @@ impl Reply<'_> {
     /// The awaited answer as the client gets it: under its own id, a list without what it may not see, a state sealed.
     pub(super) fn rewritten(&self, exchange: &Exchange, text: Bytes, response: &Response) -> Bytes {
         self.ticket.lock().take();
+        exchange.trace.fault(|| traced::fault(&text, response));
         let text = self.with_their_id(text, response);
         let jsonrpc::Outcome::Result(_) = response.outcome else {
             return text;

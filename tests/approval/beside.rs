@@ -43,6 +43,7 @@ pub(crate) fn call(arguments: &str) -> Wish {
             mask: [].into(),
             findings: Vec::new(),
             warning: None,
+            trace: None,
         },
         hooks: Vec::new(),
         expires: Duration::from_secs(1800),

@@ -81,6 +81,7 @@ pub(crate) fn terms(groups: &[&str], quorum: u32) -> Terms {
         mask: BTreeSet::new(),
         findings: Vec::new(),
         warning: None,
+        trace: None,
     }
 }
 

@@ -231,6 +231,12 @@ impl Gateway {
         Agent::new(self.agent, route, token.to_owned())
     }
 
+    /// Runs a command at a terminal, where somebody types `input`. Both its outputs come as one.
+    #[track_caller]
+    pub(crate) fn at_terminal(&self, arguments: &[&str], input: &str) -> Finished {
+        self.launch.at_terminal(arguments, input)
+    }
+
     /// Runs a command of the program on this configuration.
     #[track_caller]
     pub(crate) fn cli(&self, arguments: &[&str]) -> Finished {

@@ -12,6 +12,8 @@ pub(crate) mod browser;
 pub(crate) mod canary;
 /// A real browser.
 pub(crate) mod chromium;
+/// An OpenTelemetry collector.
+pub(crate) mod collector;
 /// A program that is talked with.
 pub(crate) mod dialogue;
 /// A gateway, a recorder behind it, and a good token.

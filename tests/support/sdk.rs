@@ -243,6 +243,14 @@ pub(crate) fn program(name: &str) -> Command {
     command
 }
 
+/// The program of `rotel`, an OpenTelemetry collector.
+#[track_caller]
+pub(crate) fn rotel() -> PathBuf {
+    let mut command = process::command(&installed().python);
+    let asked = "import os, rotel; print(os.path.join(os.path.dirname(rotel.__file__), 'rotel-agent'))";
+    PathBuf::from(process::run(command.args(["-IBc", asked]), b"").success().stdout.trim())
+}
+
 /// A program that people use with their agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {

@@ -12,7 +12,7 @@ const FLOORS: &[&[&str]] = &[
     &["web", "fetch", "jsonrpc", "pages", "redact", "redirect_uri"],
     &["mcp", "otlp"],
     &["config"],
-    &["store", "metrics"],
+    &["store", "metrics", "trace"],
     &["identity", "audit"],
     &["policy"],
     &["approval", "credential"],

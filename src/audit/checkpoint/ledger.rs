@@ -30,6 +30,8 @@ struct Tip {
     number: u64,
     hash: Hash,
     torn: Option<Torn>,
+    /// The last checkpoint is whole but for its line break.
+    is_open: bool,
 }
 
 /// Device, inode and length.
@@ -67,7 +69,7 @@ impl Ledger {
             _ => self.tip(&mut file)?,
         };
         let mut text = String::new();
-        if tip.torn.is_some() {
+        if tip.torn.is_some() || tip.is_open {
             text.push('\n');
         }
         for Reached { segment, file, head, .. } in all {
@@ -83,7 +85,7 @@ impl Ledger {
                 key: self.kid().to_owned(),
             };
             let line = checkpoint.seal(&self.signer);
-            tip = Tip { number: checkpoint.number, hash: line::hash(line.as_bytes()), torn: None };
+            tip = Tip { number: checkpoint.number, hash: line::hash(line.as_bytes()), torn: None, is_open: false };
             text.push_str(&line);
             text.push('\n');
         }
@@ -137,7 +139,7 @@ impl Ledger {
                 let is_beginning = BEGINNING.starts_with(&text) || text.starts_with(BEGINNING);
                 let torn = (!text.is_empty()).then(|| torn(&text));
                 return match is_beginning {
-                    true => Ok(Tip { number: 0, hash: Hash([0; 32]), torn }),
+                    true => Ok(Tip { number: 0, hash: Hash([0; 32]), torn, is_open: false }),
                     false => Err(Error::Foreign { path: self.path.clone() }),
                 };
             }
@@ -147,6 +149,10 @@ impl Ledger {
 }
 
 fn last(text: &[u8], is_from_start: bool) -> Option<Tip> {
+    let open = text.rsplit(|b| *b == b'\n').next().unwrap_or_default();
+    if let Some(read) = Checkpoint::parse(open) {
+        return Some(Tip { number: read.checkpoint.number, hash: line::hash(open), torn: None, is_open: true });
+    }
     let mut rest = text;
     while let Some(newline) = rest.iter().rposition(|b| *b == b'\n') {
         let before = &rest[..newline];
@@ -158,7 +164,7 @@ fn last(text: &[u8], is_from_start: bool) -> Option<Tip> {
         if let Some(read) = Checkpoint::parse(line) {
             let after = &text[newline + 1..];
             let torn = (!after.is_empty()).then(|| torn(after));
-            return Some(Tip { number: read.checkpoint.number, hash: line::hash(line), torn });
+            return Some(Tip { number: read.checkpoint.number, hash: line::hash(line), torn, is_open: false });
         }
         rest = before;
     }

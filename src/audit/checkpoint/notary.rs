@@ -129,6 +129,11 @@ impl Notary {
         self.shared.changed.notify_all();
     }
 
+    /// The pace has changed.
+    pub(in crate::audit) fn ask(&self) {
+        self.shared.changed.notify_all();
+    }
+
     pub(in crate::audit) fn status(&self) -> CheckpointStatus {
         self.shared.lock().status.clone()
     }

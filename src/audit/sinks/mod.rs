@@ -13,7 +13,7 @@ mod syslog;
 
 use super::Directory;
 use crate::clock::Clock;
-use crate::config::SyslogTo;
+use crate::config::{self, Problem, SyslogTo};
 use crate::fetch::Fetcher;
 use crate::metrics::Metrics;
 use crate::otlp::{Backoff, Collector, Resource};
@@ -100,6 +100,35 @@ struct NotTaken {
     after: Option<Duration>,
     /// The same may be taken in smaller pieces.
     is_too_much: bool,
+}
+
+// === impl Sink ===
+
+impl Sink {
+    /// Those of a configuration that was checked.
+    ///
+    /// # Errors
+    /// Every secret that is none, and every file that cannot be used.
+    pub fn build(loaded: &config::Loaded) -> Result<Vec<Sink>, Vec<Problem>> {
+        let (mut sinks, mut problems) = (Vec::new(), Vec::new());
+        for (at, written) in loaded.config.audit.also.iter().enumerate() {
+            let path = config::Path::root().key("audit").key("also").index(at);
+            let to = match (&written.syslog, &written.otlp) {
+                (Some(syslog), _) => syslog
+                    .to
+                    .parse()
+                    .map(Destination::Syslog)
+                    .map_err(|malformed: config::Malformed| vec![malformed.at(path.key("syslog").key("to"))]),
+                (None, Some(otlp)) => crate::trace::collector(otlp, loaded, &path.key("otlp")).map(Destination::Otlp),
+                (None, None) => Ok(Destination::Stdout),
+            };
+            match to {
+                Ok(to) => sinks.push(Sink { name: written.name.clone(), to }),
+                Err(more) => problems.extend(more),
+            }
+        }
+        if problems.is_empty() { Ok(sinks) } else { Err(problems) }
+    }
 }
 
 // === impl Sinks ===

@@ -132,14 +132,16 @@ impl Source {
             tracing::error!(%error, %file, "how far a sink has come cannot be read: it begins with this process");
             None
         });
-        self.cursor = Some(match kept {
-            Some(kept) => kept,
-            None => {
-                let before = |name: &String| **name < *self.begun_with;
-                let upto = self.directory.segments()?.into_iter().filter(before).next_back();
-                Cursor { upto, files: BTreeMap::new(), checkpoints: size(&self.checkpoints) }
-            }
-        });
+        if kept.is_some() {
+            self.cursor = kept;
+            return Ok(());
+        }
+        let before = |name: &String| **name < *self.begun_with;
+        let upto = self.directory.segments()?.into_iter().filter(before).next_back();
+        let fresh = Cursor { upto, files: BTreeMap::new(), checkpoints: size(&self.checkpoints) };
+        // Kept at once: where nothing is taken before this process ends, the next one must not begin with itself.
+        fresh.save(&self.kept_in).map_err(Error::io("write", &self.kept_in))?;
+        self.cursor = Some(fresh);
         Ok(())
     }
 

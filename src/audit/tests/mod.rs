@@ -1,5 +1,8 @@
 //! The log as its callers and its readers see it, on a disk that fails when told to.
 
+mod checkpoints;
+mod keeping;
+mod trials;
 mod verifying;
 mod writing;
 

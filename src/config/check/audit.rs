@@ -17,6 +17,7 @@ const FILE_MAX: usize = 4 * 1024 * 1024 * 1024;
 /// One that is written to, and some to look at.
 const FILES_MIN: usize = 4;
 const ENTRIES_MAX: usize = 64;
+const COLLECTOR: &str = "write it as `https://collector.example.com:4318/v1/logs`";
 const SINKS_MAX: usize = 8;
 const RECORDS_MAX: u32 = 1_000_000;
 const EVERY_MIN: Duration = Duration::from_millis(100);
@@ -176,7 +177,7 @@ fn sink(sink: &Sink, path: &Path, seen: &mut Seen, problems: &mut Vec<Problem>) 
             ("syslog", syslog.to.to_ascii_lowercase())
         }
         (None, None, Some(otlp)) => {
-            otlp::check(otlp, &path.key("otlp"), problems);
+            otlp::check(otlp, COLLECTOR, &path.key("otlp"), problems);
             ("otlp", otlp.url.clone())
         }
         _ => {

@@ -14,6 +14,7 @@ mod oauth;
 mod otlp;
 mod sandbox;
 mod ssh;
+mod traces;
 mod upstreams;
 
 pub use sandbox::destination;
@@ -41,6 +42,7 @@ pub fn check(config: &Config, known: Known<'_>) -> Vec<Problem> {
     approvals::check(config, known, &mut problems);
     limits::check(config, &mut problems);
     oauth::check(config, &mut problems);
+    traces::check(config, &mut problems);
     audit::check(config, &mut problems);
     problems
 }

@@ -5,11 +5,11 @@ use crate::config::Otlp;
 use crate::config::origin::is_loopback;
 use crate::config::problem::{Path, Problem};
 
-/// What is wrong with a collector.
-pub(super) fn check(otlp: &Otlp, path: &Path, problems: &mut Vec<Problem>) {
+/// What is wrong with a collector. `example` says how its URL is written.
+pub(super) fn check(otlp: &Otlp, example: &'static str, path: &Path, problems: &mut Vec<Problem>) {
     upstreams::headers(&otlp.headers, &path.key("headers"), problems);
     let at = path.key("url");
-    let url = match upstreams::endpoint(&otlp.url, "write it as `https://collector.example.com:4318/v1/logs`") {
+    let url = match upstreams::endpoint(&otlp.url, example) {
         Ok(url) => url,
         Err((message, hint)) => return problems.push(Problem::new(at, message).hint(hint)),
     };

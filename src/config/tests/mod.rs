@@ -58,6 +58,7 @@ audit:
     - { name: journal, stdout: {} }
     - { name: siem, syslog: { to: "unix:/dev/log" } }
     - { name: lake, otlp: { url: "https://collector.example.com/v1/logs", headers: { x: { env: KEY } }, ca: ca.pem } }
+traces: { otlp: { url: "https://collector.example.com/v1/traces", headers: { x: { env: KEY } }, ca: ca.pem }, sample: 0.25 }
 "#;
 
 /// A good file around the part a test is about. `{}` is where it goes.

@@ -27,7 +27,7 @@ impl Caller<'_> {
         let definition = self.definition(exchange, tool).await?;
         let call = self.call(exchange, tool, &definition)?;
         exchange.facts.digest = Some(*call.digest());
-        let terms = Terms::of(&held.hold, call.arguments());
+        let terms = Terms { trace: exchange.trace.to_text(), ..Terms::of(&held.hold, call.arguments()) };
         let mut approval = self.ask_for(exchange, held, &call, &terms).await?;
         if let Some(why) = self.why_void(exchange, held, &approval) {
             // Who approved it now would approve it for nothing.

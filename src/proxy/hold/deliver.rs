@@ -5,6 +5,7 @@
 
 use super::super::exchange::{End, Exchange};
 use super::super::record::Outcome;
+use super::super::traced;
 use super::Caller;
 use crate::clock::rfc3339;
 use crate::jsonrpc::{Edits, Id, Kind, Node, Span};
@@ -33,6 +34,7 @@ impl Caller<'_> {
         if !is_attached && !self.receive(approval).await? {
             return Ok(None);
         }
+        exchange.trace.fault(|| traced::fault_of_member(&answer));
         let call = &self.received.call;
         let late = (!is_attached).then(|| late(approval));
         let message = message(call.id.as_ref(), call.era, &answer, late.as_deref());

@@ -29,6 +29,7 @@ use crate::identity::Principal;
 use crate::mcp::{Call, Era, Object, Verb};
 use crate::policy::{Allowed, Decision, Denied, Held, Why};
 use crate::snapshot::Route;
+use crate::trace::Stage;
 use http::StatusCode;
 use std::sync::Arc;
 
@@ -78,6 +79,7 @@ pub(super) async fn pass(
     received: &Received,
     held: &Held,
 ) -> Result<Outcome, End> {
+    exchange.trace.enter(Stage::Hold);
     let caller = Caller { gateway, route, principal, received };
     let way = caller.way();
     let known = match &received.retry {

@@ -13,10 +13,11 @@ use super::changed::{DENIED, OTHER_PERSON, OTHER_RULES};
 use super::progress::News;
 use super::run::Run;
 use super::{Caller, Permit, denial, say};
-use crate::approval::{Call, Consumed, Parts, People};
+use crate::approval::{Call, Consumed, Parts, People, Terms};
 use crate::policy::Decision;
 use crate::snapshot::{Route, Snapshot};
 use crate::store::Approval;
+use crate::trace::Aside;
 use crate::upstream::Definitions;
 use dashmap::DashSet;
 use std::sync::Arc;
@@ -102,9 +103,10 @@ impl Caller<'_> {
         self.ping(exchange, &route).await?;
         let used_up = self.use_up(approval, &kept, &route, &definitions, exchange.id.as_str()).await?;
         let (snapshot, consumed, permit) = used_up;
-        let headers = forward::headers(exchange, &route, self.received);
+        let aside = exchange.trace.aside(&gateway.tracer, kept_trace(approval).as_deref());
+        let headers = forward::headers(exchange, &route, self.received, aside.as_ref().map(Aside::onward).as_ref());
         let (sender, news) = mpsc::channel(MAX_NEWS);
-        Run::new(self, &snapshot, &route, &definitions, consumed, (headers, sender)).start(permit);
+        Run::new(self, &snapshot, &route, &definitions, consumed, (headers, sender, aside)).start(permit);
         Ok(news)
     }
 
@@ -152,6 +154,11 @@ impl Caller<'_> {
             Decision::Held(_) | Decision::Allowed(_) => Err(Stop::Void(OTHER_RULES)),
         }
     }
+}
+
+/// Where the request that asked for it first stands in its trace.
+pub(super) fn kept_trace(approval: &Approval) -> Option<String> {
+    Terms::read(&approval.terms)?.trace
 }
 
 /// Whether what was approved is what would run: the same tool, as it is defined now, at the same place.

@@ -6,6 +6,7 @@
 use super::super::ask::{Allowance, answer_instead, refusal_of};
 use super::super::forward;
 use super::super::reply::{Kind, MAX_NODES, kind, sealed};
+use super::super::traced;
 use super::progress::{News, token};
 use super::{Caller, Permit};
 use crate::approval::{Consumed, Ending, UNKNOWN_END};
@@ -13,7 +14,9 @@ use crate::identity::Principal;
 use crate::jsonrpc::{self, Id, Limits, Message, Node, Notification, Span};
 use crate::mcp::{self, Ask, Era, sse, without_tasks};
 use crate::metrics::InFlight;
+use crate::otlp::KeyValue;
 use crate::snapshot::{Route, Snapshot};
+use crate::trace::{Aside, Onward};
 use crate::upstream::{Answer, Definitions, Error, Request, Scope, Send, Session, also_named};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode};
@@ -53,6 +56,8 @@ pub(super) struct Run {
     session: Option<Session>,
     /// To the caller whose request runs it, for as long as it is there.
     news: mpsc::Sender<News>,
+    /// Its span, where there is a trace.
+    aside: Option<Aside>,
     asks: Allowance,
     limit: usize,
     limits: Limits,
@@ -67,7 +72,7 @@ impl Run {
         route: &Arc<Route>,
         definitions: &Definitions,
         consumed: Consumed,
-        (mut headers, news): (Vec<(HeaderName, HeaderValue)>, mpsc::Sender<News>),
+        (mut headers, news, aside): (Vec<(HeaderName, HeaderValue)>, mpsc::Sender<News>, Option<Aside>),
     ) -> Box<Run> {
         let received = caller.received;
         let quoted = serde_json::Value::from(crate::id::unguessable("portcullis-")).to_string();
@@ -79,7 +84,8 @@ impl Run {
         {
             headers.extend(definition.parameters.made_from(call.arguments()));
         }
-        let body = body(&consumed, &id, &received.body, token(received));
+        let onward = aside.as_ref().map(Aside::onward);
+        let body = body(&consumed, &id, &received.body, token(received), onward.as_ref());
         let limits = &snapshot.config.limits;
         // Once, and nowhere but where it was approved to go: it is not sent again, on whatever word of its server.
         let (is_repeatable, follows_redirects) = (false, false);
@@ -94,6 +100,7 @@ impl Run {
             era: received.call.era,
             session: received.session.clone(),
             news,
+            aside,
             asks: Allowance::default(),
             limit: limits.answer.bytes(),
             limits: Limits { depth: limits.depth as usize, nodes: MAX_NODES },
@@ -105,7 +112,9 @@ impl Run {
     /// Sends it, in a task that keeps what comes of it.
     pub(super) fn start(mut self: Box<Self>, permit: Permit) {
         tokio::spawn(async move {
-            let ending = match self.answer(permit).await {
+            let answered = self.answer(permit).await;
+            self.traced(&answered);
+            let ending = match answered {
                 Ok(answer) => Ending { is_completed: true, answer, note: None },
                 Err(error) => self.failure(&error),
             };
@@ -116,6 +125,17 @@ impl Run {
             }
             crate::fault::point("approval.finished");
         });
+    }
+
+    fn traced(&mut self, answered: &Result<Bytes, Error>) {
+        if let Some(aside) = self.aside.take() {
+            let tool = self.consumed.call().tool();
+            let mut said = traced::of_forward(&self.route.name, self.method.name, Some(&tool));
+            said.push(KeyValue::text("portcullis.approval.id", &**self.consumed.id()));
+            let fault = answered.as_ref().ok().and_then(|answer| traced::fault_of_member(answer));
+            let error = answered.as_ref().err().map(Error::code);
+            aside.end(&self.gateway.tracer, format!("{} {tool}", self.method.name), said, error, fault);
+        }
     }
 
     /// The member of the server's answer with the result or the error.
@@ -298,7 +318,7 @@ impl Run {
 }
 
 /// A new message, of nothing but what was approved and what the protocol needs.
-fn body(consumed: &Consumed, id: &Id, received: &[u8], token: Option<&str>) -> Bytes {
+fn body(consumed: &Consumed, id: &Id, received: &[u8], token: Option<&str>, onward: Option<&Onward>) -> Bytes {
     let call = consumed.call();
     let name = serde_json::Value::from(call.tool());
     let mut params = format!(r#""name":{name}"#);
@@ -316,6 +336,7 @@ fn body(consumed: &Consumed, id: &Id, received: &[u8], token: Option<&str>) -> B
     let kept = META.into_iter().filter_map(|key| Some((key, meta?.get(key)?)));
     let kept = kept.map(|(key, value)| match key {
         CAPABILITIES => (key, without_tasks(value)),
+        "traceparent" => (key, onward.map_or_else(|| value.text().to_owned(), |to| format!("\"{}\"", to.traceparent))),
         _ => (key, value.text().to_owned()),
     });
     let kept = kept.chain(token.map(|token| ("progressToken", token.to_owned())));

@@ -8,7 +8,7 @@ use super::super::Gateway;
 use super::super::receive::Received;
 use super::Caller;
 use super::changed::DENIED;
-use super::release::Stop;
+use super::release::{Stop, kept_trace};
 use super::run::Run;
 use crate::approval::Call;
 use crate::id::RequestId;
@@ -16,6 +16,7 @@ use crate::identity::Principal;
 use crate::mcp::{self, Era, LATEST, Method, Object};
 use crate::snapshot::Route;
 use crate::store::{Approval, ApprovalState as State};
+use crate::trace::Aside;
 use bytes::Bytes;
 use pingora::server::ShutdownWatch;
 use serde_json::{Value, json};
@@ -105,10 +106,14 @@ impl Caller<'_> {
         })?;
         let name = RequestId::next();
         let (snapshot, consumed, permit) = self.use_up(approval, kept, route, &definitions, name.as_str()).await?;
-        let headers = super::super::forward::headers_alone(self.principal, name.as_str(), route, &self.received.call);
+        let mut headers =
+            super::super::forward::headers_alone(self.principal, name.as_str(), route, &self.received.call);
+        let kept = snapshot.tracing.as_ref().and_then(|_| kept_trace(approval));
+        let aside = Aside::resumed(&self.gateway.tracer, kept.as_deref());
+        headers.extend(aside.as_ref().map(Aside::onward).iter().flat_map(super::super::traced::of));
         // Nobody hears what the server says meanwhile.
         let (news, _) = mpsc::channel(1);
-        Run::new(self, &snapshot, route, &definitions, consumed, (headers, news)).start(permit);
+        Run::new(self, &snapshot, route, &definitions, consumed, (headers, news, aside)).start(permit);
         Ok(())
     }
 }
