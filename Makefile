@@ -6,7 +6,7 @@ cache := $(HOME)/.cache/portcullis/target
 export CARGO_TARGET_DIR ?= $(if $(wildcard $(cache)),$(cache),$(CURDIR)/target)
 portcullis := $(CARGO_TARGET_DIR)/debug/portcullis
 
-.PHONY: help run build test lint bench bench-approvals bench-sandbox bench-ssh dashboards soak demo verify verify-cgroup2
+.PHONY: help run build test lint bench bench-approvals bench-audit bench-sandbox bench-ssh dashboards soak demo verify verify-cgroup2
 
 help: ## This list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 24
@@ -42,6 +42,18 @@ bench: ## What a call costs beside nginx and a bare proxy: tables in docs/perfor
 		--seconds $(SECONDS) --streams $(STREAMS) --only "$(ONLY)" --keep "$(KEEP)" --http2 "$(HTTP2)" \
 		--write "$(if $(ONLY),,docs/performance.md)"
 
+# The gateway that is compared here can be told to record nothing. It is built beside all others, so that nobody runs it.
+measured := $(CARGO_TARGET_DIR)/measure
+bench-audit: ## What the audit log costs a call, with it and without, and how many records a second it takes; docs/performance.md
+	@scripts/need cmake cc
+	@scripts/need taskset valgrind || echo "make bench-audit: goes on without what is missing, and says so in its table" >&2
+	cargo build --locked --release --features measure --target-dir "$(measured)"
+	cd bench && cargo build --locked --release --workspace
+	PORTCULLIS_TEST_CEILING="$(measured)/ceilings.json" cargo test --locked --release --features measure --target-dir "$(measured)" \
+		--test all -- --exact audit::ceiling::what_many_callers_wait_for_and_leave_behind_is_all_taken
+	"$(CARGO_TARGET_DIR)/release/bench" --gateway "$(measured)/release/portcullis" --audit "$(measured)/ceilings.json" \
+		--rounds $(ROUNDS) --seconds $(SECONDS) --keep "$(KEEP)" --write docs/performance.md
+
 bench-approvals: ## What the approvals page costs with 1,000 held calls: at most 100 ms, in a release build
 	@scripts/need cmake cc
 	cargo test --locked --release --test all -- --exact --nocapture approval::speed::the_list_of_a_thousand_calls_is_there_at_once
@@ -75,9 +87,10 @@ demo: build ## A held call, from webhook to result: an agent, a browser, two peo
 	@scripts/need bwrap
 	@scripts/demo "$(portcullis)"
 
-# Short: make soak KILLS=2 CALLERS=200.
+# Short: make soak KILLS=2 CALLERS=200 AUDIT_KILLS=20.
 KILLS ?= 25
 CALLERS ?= 1000
-soak: ## The gateway killed at each step of a held call, and a thousand callers at one approval: it runs once
+AUDIT_KILLS ?= 1000
+soak: ## The gateway killed at each step of a held call and a thousand times under load, and a thousand callers at one approval
 	@scripts/need cmake cc
-	@KILLS=$(KILLS) CALLERS=$(CALLERS) scripts/soak
+	@KILLS=$(KILLS) CALLERS=$(CALLERS) AUDIT_KILLS=$(AUDIT_KILLS) scripts/soak

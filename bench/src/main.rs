@@ -3,6 +3,9 @@
 //! `bench --gateway PROGRAM [--rounds 3] [--seconds 3] [--streams 9000] [--only WORD] [--write docs/performance.md]`
 //! `[--http2 yes] [--keep yes]`
 //!
+//! `bench --gateway PROGRAM --audit CEILINGS …` is `make bench-audit`: the gateway with its audit log and without, which only a
+//! program that was built for it can be.
+//!
 //! Peers take turns, in reverse order every other round, so that a busy minute hits them all; medians are what is shown.
 //! CPU time per call is the scheduler's own count; instructions are callgrind's, and no neighbour changes them.
 //! Answers are checked one by one, and a wrong one ends the run: a proxy that fails fast would look cheap.
@@ -48,6 +51,8 @@ struct Settings {
     /// Also measure idle streams with HTTP/2 to the server, a thousand more.
     http2: bool,
     keep: bool,
+    /// What the audit log costs, and nothing else. The file has the ceilings that were measured before.
+    audit: Option<PathBuf>,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -61,6 +66,7 @@ fn main() -> anyhow::Result<()> {
         write: arguments.take("write")?,
         http2: arguments.take::<String>("http2")?.is_some(),
         keep: arguments.take::<String>("keep")?.is_some(),
+        audit: arguments.take("audit")?,
     };
     arguments.end()?;
     let programs = std::env::current_exe()?.parent().context("a program stands in a folder")?.to_owned();
@@ -103,6 +109,9 @@ impl<'a> Bench<'a> {
 
     fn run(mut self) -> anyhow::Result<()> {
         let began = format!("{}, load average {}", machine::now(), machine::load());
+        if let Some(ceilings) = self.settings.audit.clone() {
+            return self.audit(&began, &ceilings);
+        }
         let kinds = self.kinds();
         let scenarios: Vec<&Scenario> = SCENARIOS.iter().filter(|one| self.is_wanted(one.title)).collect();
         self.rounds(&kinds, &scenarios)?;
@@ -121,7 +130,28 @@ impl<'a> Bench<'a> {
         );
         println!("{text}");
         if let Some(file) = &settings.write {
-            write_between_markers(file, &text)?;
+            write_between_markers(file, "bench", &text)?;
+        }
+        Ok(())
+    }
+
+    /// The gateway with its log, with a relaxed one, and with none.
+    fn audit(mut self, began: &str, ceilings: &Path) -> anyhow::Result<()> {
+        let kinds = [Kind::Gateway, Kind::Relaxed, Kind::Unrecorded];
+        self.rounds(&kinds, &[&SCENARIOS[0]])?;
+        self.count(&kinds, &[&SCENARIOS[0]])?;
+        let ceilings: serde_json::Value = serde_json::from_slice(&std::fs::read(ceilings)?)?;
+        let settings = self.settings;
+        let command = format!("make bench-audit ROUNDS={} SECONDS={}", settings.rounds, settings.seconds);
+        let text = format!(
+            "`{command}`, begun {began}, ended with {}.\n{}.\n\n{}",
+            machine::load(),
+            machine::description(),
+            tables::audit(&self.results, &kinds, &ceilings)
+        );
+        println!("{text}");
+        if let Some(file) = &settings.write {
+            write_between_markers(file, "bench-audit", &text)?;
         }
         Ok(())
     }
@@ -247,14 +277,12 @@ impl<'a> Bench<'a> {
     }
 }
 
-const BEGIN: &str = "<!-- bench:begin -->\n";
-const END: &str = "<!-- bench:end -->";
-
-fn write_between_markers(file: &Path, text: &str) -> anyhow::Result<()> {
+fn write_between_markers(file: &Path, name: &str, text: &str) -> anyhow::Result<()> {
+    let (begin, end) = (format!("<!-- {name}:begin -->\n"), format!("<!-- {name}:end -->"));
     let page = std::fs::read_to_string(file)?;
-    let around = page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = around.with_context(|| format!("{} has no {BEGIN}", file.display()))?;
+    let around = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+    let (before, after) = around.with_context(|| format!("{} has no {begin}", file.display()))?;
     let text = text.trim_end();
-    std::fs::write(file, format!("{before}{BEGIN}\n{text}\n\n{END}{after}"))?;
+    std::fs::write(file, format!("{before}{begin}\n{text}\n\n{end}{after}"))?;
     Ok(())
 }

@@ -269,9 +269,11 @@ impl<'a> Event<'a> {
         line.list("claimed", self.claimed, LIST_MAX);
         line.list("scopes", self.scopes, LIST_MAX);
         line.short("peer", self.peer);
-        line.text("route", self.route);
-        line.text("upstream", self.upstream);
-        line.text("method", self.method);
+        // Of a call that policy has judged, both are ours; of one it never saw, they may be anything.
+        let named = if self.decision.is_some() || self.kind == Kind::Result { Members::known } else { Members::text };
+        named(&mut line, "route", self.route);
+        line.known("upstream", self.upstream);
+        named(&mut line, "method", self.method);
         line.long_text("object", self.object);
         line.word("decision", self.decision.map(Decision::as_str));
         line.list("rules", self.rules, LONG_VALUE_MAX);

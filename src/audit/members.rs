@@ -47,6 +47,13 @@ impl<'r> Members<'r> {
         self.string(key, "", value, VALUE_MAX);
     }
 
+    /// A name of the configuration, or of the table of methods.
+    pub(super) fn known(&mut self, key: &'static str, value: Option<&str>) {
+        let Some(value) = value else { return };
+        self.key(key);
+        self.own(key, "", value, VALUE_MAX);
+    }
+
     /// A value of ours, which is short unless something is wrong.
     pub(super) fn short(&mut self, key: &'static str, value: Option<&str>) {
         let Some(value) = value else { return };
@@ -87,14 +94,15 @@ impl<'r> Members<'r> {
             Subject::Client(id) => ("client:", id),
         };
         self.out.extend_from_slice(br#","principal":{"issuer":"#);
-        self.string("principal.issuer", "", who.issuer, VALUE_MAX);
+        // Names of the configuration and of our own making need no look.
+        self.own("principal.issuer", "", who.issuer, VALUE_MAX);
         self.out.extend_from_slice(br#","subject":"#);
         self.string("principal.subject", kind, name, VALUE_MAX);
         self.out.extend_from_slice(br#","client":"#);
         self.string("principal.client", "", who.client, VALUE_MAX);
         if let Some(grant) = who.grant {
             self.out.extend_from_slice(br#","grant":"#);
-            self.string("principal.grant", "", grant, VALUE_MAX);
+            self.own("principal.grant", "", grant, VALUE_MAX);
         }
         if let Some(person) = who.person {
             self.out.extend_from_slice(br#","person":"#);

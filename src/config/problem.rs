@@ -3,6 +3,7 @@
 //! Every check of a configuration, in this module or above it, names a [`Path`] and says a sentence. Where that path
 //! stands in the file is found later (`Loaded::locate`), so that a check needs only the values it judges.
 
+use crate::redact::Redactor;
 use std::fmt;
 use std::sync::Arc;
 
@@ -151,19 +152,17 @@ impl fmt::Display for Problem {
             Severity::Error => "error",
             Severity::Warning => "warning",
         };
-        write!(f, "{word}: {}", self.message)?;
+        let mut text = format!("{word}: {}", self.message);
         match &self.location {
-            Some(location) => write!(f, " ({location})")?,
-            None if !self.path.is_root() => write!(f, " ({})", self.path)?,
+            Some(location) => text.push_str(&format!(" ({location})")),
+            None if !self.path.is_root() => text.push_str(&format!(" ({})", self.path)),
             None => {}
         }
-        if let Some(snippet) = &self.snippet {
-            write!(f, "\n{snippet}")?;
+        for (before, part) in [("\n", &self.snippet), ("\nhint: ", &self.hint)] {
+            part.iter().for_each(|part| text.extend([before, part.as_str()]));
         }
-        if let Some(hint) = &self.hint {
-            write!(f, "\nhint: {hint}")?;
-        }
-        Ok(())
+        // What is mistyped may be a secret in the wrong place: a token where a key belongs.
+        f.write_str(&Redactor::of_process().text(&text))
     }
 }
 

@@ -5,6 +5,7 @@ use super::redirect;
 use super::request::{Page, RedirectError};
 use crate::browser::{self, Refusal};
 use crate::pages::{self, Message};
+use crate::redact::Redactor;
 use crate::snapshot::Snapshot;
 
 use crate::web::Caller;
@@ -24,7 +25,7 @@ pub(super) fn of(caller: &Caller, page: Page) -> Response {
         Page::UnknownClient(id) => {
             let text = "This gateway does not know the app that sent you here. It may have been removed, or the gateway's \
                         data was lost. Remove the connection in the app and add it again, so that it registers anew.";
-            let details = vec![("client_id".to_owned(), shown(&id))];
+            let details = vec![("client_id".to_owned(), shown(&Redactor::of_process().text(&id)))];
             let page = error(caller, StatusCode::BAD_REQUEST, "Unknown app", &[text], details);
             refused(UNFIT, "nobody by this client_id is known", page)
         }

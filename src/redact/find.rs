@@ -91,7 +91,7 @@ impl Finder {
 
 /// What the Base64 of beginnings of secrets has in it, wherever they stand in what was encoded.
 fn encoded() -> Vec<String> {
-    let starts = SHAPES.iter().flat_map(|shape| shape.starts).copied().filter(|start| start.len() >= 4);
+    let starts = SHAPES.iter().flat_map(|shape| shape.starts).copied().filter(|start| start.len() >= 3);
     let mut all: Vec<String> =
         starts.chain(ENCODED.iter().copied()).flat_map(|start| phases(start.as_bytes())).collect();
     all.sort();
@@ -170,23 +170,28 @@ impl Search<'_> {
             return None;
         }
         let is_base64 = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
-        let begin = at - bytes[..at].iter().rev().take_while(is_base64).count();
-        let end = at + bytes[at..].iter().take_while(is_base64).count();
-        self.looked_at += end - begin;
-        // The run may begin before what was encoded: `x-` and then Base64. So all four places are tried. What is found must
-        // have to do with the mark: in what is no text, much looks like something.
-        let holds_secret = (0..4).any(|skip| {
-            let from = (begin + skip).min(at);
-            let decoded = super::base64::decode(&bytes[from..end]);
+        let before = bytes[..at].iter().rev().take(NEAR).take_while(is_base64).count();
+        let after = bytes[at..].iter().take(FAR).take_while(is_base64).count();
+        self.looked_at += before + after;
+        // Where a group of four begins is not known: the run may begin before what was encoded, as in `x-` and then Base64. What is
+        // found must have to do with the mark: in what is no text, much looks like something.
+        let holds_secret = (0..before.min(3) + 1).any(|skip| {
+            let from = at - before + skip;
             let place = (at - from) * 3 / 4;
-            let near = &decoded[place.saturating_sub(NEAR)..decoded.len().min(place + FAR)];
-            let text = String::from_utf8_lossy(near);
-            let is_of_mark =
-                |found: &Range<usize>| found.end > place.min(NEAR) && found.start < NEAR + 2 * LONGEST_NAME;
+            let decoded = super::base64::decode(&bytes[from..at + after]);
+            let text = String::from_utf8_lossy(&decoded);
+            // Characters that are none took more room in the text than in what was decoded.
+            let place = String::from_utf8_lossy(&decoded[..place.min(decoded.len())]).len();
+            let is_of_mark = |found: &Range<usize>| found.end > place && found.start < place + 2 * LONGEST_NAME;
             find_within(&text, self.depth + 1).iter().any(is_of_mark)
         });
+        if !holds_secret {
+            return None;
+        }
+        let begin = at - bytes[..at].iter().rev().take_while(is_base64).count();
+        let end = at + bytes[at..].iter().take_while(is_base64).count();
         let padding = bytes[end..].iter().take(2).take_while(|byte| **byte == b'=').count();
-        holds_secret.then_some(begin..end + padding)
+        Some(begin..end + padding)
     }
 }
 
@@ -225,9 +230,9 @@ fn joined(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
 /// No secret is shorter than its name and one character.
 const SHORTEST: usize = 4;
 const LONGEST_NAME: usize = 64;
-/// As much of what was decoded is searched: before the mark, and from it on.
-const NEAR: usize = 144;
-const FAR: usize = 1024;
+/// As much of what may be Base64 is decoded: before the mark, and from it on.
+const NEAR: usize = 192;
+const FAR: usize = 1400;
 /// How often each character may be read closely, on the average.
 const LOOKS: usize = 8;
 const ROOM: usize = 64 * 1024;

@@ -115,7 +115,9 @@ fn user_info(search: &mut Search<'_>, mark: Range<usize>) -> Option<Range<usize>
     let ends_text = |byte: &u8| byte.is_ascii_whitespace() || byte.is_ascii_control() || b"\"'`<>\\".contains(byte);
     let ends_host = |byte: &u8| ends_text(byte) || b"/?#".contains(byte);
     let rest = &text[begin..];
-    if rest.starts_with(b"[") {
+    // Most URLs have no such sign, and are done with here.
+    let sign = if is_percent { b'%' } else { b'@' };
+    if rest.starts_with(b"[") || memchr::memchr(sign, &rest[..rest.len().min(MOST_HOST)]).is_none() {
         return None;
     }
     let (at_sign, slash): (&[u8], _) = if is_percent { (b"%40", text_end(rest, b"%2F")) } else { (b"@", None) };
@@ -225,5 +227,5 @@ pub(super) fn discord_beginnings() -> Vec<String> {
     all
 }
 
-const MOST_HOST: usize = 1024;
+const MOST_HOST: usize = 4096;
 const MOST_LABEL: usize = 80;

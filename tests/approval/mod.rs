@@ -13,7 +13,7 @@ mod exactly_once;
 mod exactly_this;
 pub(crate) mod held;
 /// Webhooks for tests.
-mod hooks;
+pub(crate) mod hooks;
 mod inert;
 mod kills;
 mod looks;

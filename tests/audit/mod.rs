@@ -2,11 +2,16 @@
 //! auditor and the author of a policy get from it.
 
 mod arguments;
+mod ceiling;
 mod chain;
 mod commands;
+mod faults;
+mod kills;
 mod log;
+mod plant;
 mod replay;
 mod rotating;
+mod secrets;
 mod sinks;
 
 use crate::support::agent::Answer;

@@ -170,7 +170,8 @@ impl Scanner<'_> {
 #[test]
 fn a_scanner_finds_what_was_planted_in_any_spelling_and_nothing_else() {
     let mut plant = Plant::new();
-    let secrets: Vec<String> = (0..200).map(|_| plant.text("here")).collect();
+    let secrets: Vec<String> =
+        (0..200).map(|n| if n % 2 == 0 { plant.shape("here") } else { plant.word("here") }).collect();
     let scanner = plant.scanner();
 
     assert_eq!(scanner.hits("there", "an ordinary text of nobody"), Vec::<String>::new());

@@ -37,6 +37,8 @@ pub(crate) fn password(user: &str) -> String {
 pub(crate) struct Launch {
     dir: TempDir,
     env: Vec<(String, String)>,
+    /// A command that starts the gateway, which is what follows these words.
+    within: Vec<String>,
 }
 
 /// A running gateway; it ends with the test.
@@ -57,7 +59,7 @@ pub(crate) struct Gateway {
 impl Launch {
     /// A gateway with this configuration.
     pub(crate) fn new(yaml: &str) -> Launch {
-        let launch = Launch { dir: TempDir::new().expect("a temporary folder"), env: Vec::new() };
+        let launch = Launch { dir: TempDir::new().expect("a temporary folder"), env: Vec::new(), within: Vec::new() };
         launch.file("gateway.yaml", completed(yaml))
     }
 
@@ -75,6 +77,12 @@ impl Launch {
         self
     }
 
+    /// Started by this command, such as a confinement; commands of the program are not.
+    pub(crate) fn within(mut self, words: &[&str]) -> Launch {
+        self.within = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
     /// Starts it and waits until it is ready.
     #[track_caller]
     pub(crate) fn start(self) -> Gateway {
@@ -83,7 +91,7 @@ impl Launch {
 
     /// Starts it, or gives what it said before it ended.
     pub(crate) fn try_start(self) -> Result<Gateway, String> {
-        let mut serve = self.portcullis();
+        let mut serve = self.started_within();
         let mut server =
             Server::spawn("the gateway", serve.arg("serve").arg("--config").arg(self.path("gateway.yaml")));
         let ready = server.line("ready ")?;
@@ -130,7 +138,19 @@ impl Launch {
     }
 
     fn portcullis(&self) -> std::process::Command {
-        let mut command = process::command(env!("CARGO_BIN_EXE_portcullis"));
+        self.of(process::command(env!("CARGO_BIN_EXE_portcullis")))
+    }
+
+    fn started_within(&self) -> std::process::Command {
+        let Some((program, words)) = self.within.split_first() else {
+            return self.portcullis();
+        };
+        let mut command = process::command(program);
+        command.args(words).arg(env!("CARGO_BIN_EXE_portcullis"));
+        self.of(command)
+    }
+
+    fn of(&self, mut command: std::process::Command) -> std::process::Command {
         command.current_dir(self.dir.path()).envs(self.env.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -343,7 +363,7 @@ impl Gateway {
     pub(crate) fn restart_after_death(mut self) -> Gateway {
         self.has_stopped = true;
         self.server.wait();
-        let empty = Launch { dir: TempDir::new().expect("a temporary folder"), env: Vec::new() };
+        let empty = Launch { dir: TempDir::new().expect("a temporary folder"), env: Vec::new(), within: Vec::new() };
         let mut launch = std::mem::replace(&mut self.launch, empty);
         launch.env.clear();
         launch.start()
@@ -355,7 +375,7 @@ impl Gateway {
         self.has_stopped = true;
         self.signal("KILL");
         self.server.wait();
-        let empty = Launch { dir: TempDir::new().expect("a temporary folder"), env: Vec::new() };
+        let empty = Launch { dir: TempDir::new().expect("a temporary folder"), env: Vec::new(), within: Vec::new() };
         std::mem::replace(&mut self.launch, empty).start()
     }
 }

@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Relaxed,
     /// The gateway, reaching the server over HTTP/2.
     Http2,
+    /// A build of the gateway that records nothing.
+    Unrecorded,
 }
 
 impl Kind {
@@ -34,6 +36,7 @@ impl Kind {
             Kind::Gateway => "portcullis",
             Kind::Relaxed => "portcullis, relaxed",
             Kind::Http2 => "portcullis, HTTP/2 upstream",
+            Kind::Unrecorded => "without the log",
         }
     }
 }
@@ -74,7 +77,7 @@ impl Peer {
         let dir = places.work.join(format!("{}-{}", kind.name().replace([' ', ',', '/'], ""), address.port()));
         std::fs::create_dir_all(&dir)?;
         let (command, path, token) = match kind {
-            Kind::Gateway | Kind::Relaxed | Kind::Http2 => {
+            Kind::Gateway | Kind::Relaxed | Kind::Http2 | Kind::Unrecorded => {
                 let config = gateway_config(kind, address, upstream, &dir)?;
                 let token = token(&places.gateway, &config, &dir)?;
                 (vec![text(&places.gateway), "--config".into(), config, "serve".into()], "/mcp/up", Some(token))
@@ -87,6 +90,9 @@ impl Peer {
         };
         let command = match kind {
             // The gateway does without huge pages (`src/cli/serve.rs`); so shall what it is compared with.
+            Kind::Unrecorded => {
+                [&["env".to_owned(), "PORTCULLIS_MEASURE=no-audit".to_owned()], prefix, &command].concat()
+            }
             Kind::Bare => [&["env".to_owned(), "MIMALLOC_ALLOW_THP=0".to_owned()], prefix, &command].concat(),
             _ => [prefix, &command].concat(),
         };

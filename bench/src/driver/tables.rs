@@ -65,6 +65,40 @@ pub(crate) fn all(results: &Results) -> String {
     out
 }
 
+/// What the audit log costs: each against none, and how much it can take.
+pub(crate) fn audit(results: &Results, kinds: &[Kind], ceilings: &serde_json::Value) -> String {
+    let title = SCENARIOS[0].title;
+    let mut out = String::from(
+        "| 1 KiB, 64 connections | Calls a second | CPU time a call, us | against none (at most 1.15) | Instructions a call | against none |\n\
+         |---|---|---|---|---|---|\n",
+    );
+    for kind in kinds {
+        let none = Kind::Unrecorded;
+        let rate = results.median(title, *kind, |sample: &Sample| sample.report.per_second);
+        let (cpu, counted) = (results.cpu(title, *kind), results.counted(title, *kind));
+        let ratio = |one: Option<f64>, of: Option<f64>| shown(one.zip(of).map(|(one, of)| one / of), 2);
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} | {} | {} | {} |",
+            kind.name(),
+            shown(rate, 0),
+            shown(cpu, 1),
+            ratio(cpu, results.cpu(title, none)),
+            shown(counted, 0),
+            ratio(counted, results.counted(title, none))
+        );
+    }
+    out.push_str("\n| The log alone, 256 callers | Records a second |\n|---|---|\n");
+    for name in ["strict", "relaxed"] {
+        let _ = writeln!(out, "| `sync: {name}` | {} |", shown(ceilings[name].as_f64(), 0));
+    }
+    out
+}
+
+fn shown(figure: Option<f64>, digits: usize) -> String {
+    figure.map_or_else(|| "not measured".to_owned(), |figure| format!("{figure:.digits$}"))
+}
+
 fn targets(results: &Results, out: &mut String) {
     let mut rows = Vec::new();
     for target in &TARGETS {
