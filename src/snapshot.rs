@@ -151,11 +151,8 @@ impl Snapshot {
         let tracing = Tracing::build(loaded).map_err(|more| found.extend(more)).unwrap_or_default();
         let sinks = audit::Sink::build(loaded).map_err(|more| found.extend(more)).unwrap_or_default();
         let document_authorities = document_authorities(loaded).map_err(|problem| found.push(*problem)).ok();
-        // While it runs, the listener has its own eye on them, and a renewal under way is no fault of this file.
         if around.previous.is_none() {
-            found.extend(listener_tls(loaded, config.tls.as_ref(), &Path::root().key("tls")));
-            let admin = config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
-            found.extend(listener_tls(loaded, admin, &Path::root().key("admin").key("tls")));
+            found.extend(tls_of_listeners(loaded));
         }
         found.extend(crate::policy::unapprovable(&config.policy, &known, !config.identity.issuers.is_empty()));
         if let Some(policy) = &policy {
@@ -252,6 +249,17 @@ fn known_people(users: &Users) -> Vec<(String, Vec<String>)> {
         return vec![("admin".to_owned(), vec!["admins".to_owned()])];
     }
     users.iter().map(|person| (person.name.to_string(), person.groups.to_vec())).collect()
+}
+
+/// What is wrong with the certificates of listeners. While they run, they have their own eye on them, and a renewal under
+/// way is no fault of the file.
+fn tls_of_listeners(loaded: &config::Loaded) -> Vec<Problem> {
+    let (config, path) = (&loaded.config, Path::root());
+    let admin = config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+    let mut found = Vec::new();
+    found.extend(listener_tls(loaded, config.tls.as_ref(), &path.key("tls")));
+    found.extend(listener_tls(loaded, admin, &path.key("admin").key("tls")));
+    found
 }
 
 /// What is wrong with a listener's certificate and key, said at their place in the file.
