@@ -168,10 +168,13 @@ pub(super) const REASON: Label = codes(
 pub(super) const REASON_DROPPED: Label = codes("reason", &["foreign_response", "server_request"]);
 
 /// The HTTP statuses that are told apart. `none`: the client was gone before there was one.
-const STATUSES: [&str; 15] =
-    ["200", "202", "204", "400", "401", "403", "404", "405", "406", "408", "413", "415", "503", "none", "other"];
+const STATUSES: [&str; 20] = [
+    "200", "202", "204", "302", "303", "400", "401", "403", "404", "405", "406", "408", "413", "415", "429", "500",
+    "502", "503", "none", "other",
+];
 /// The same as numbers, in the same order.
-const STATUS_NUMBERS: [u16; 14] = [200, 202, 204, 400, 401, 403, 404, 405, 406, 408, 413, 415, 503, 0];
+const STATUS_NUMBERS: [u16; 19] =
+    [200, 202, 204, 302, 303, 400, 401, 403, 404, 405, 406, 408, 413, 415, 429, 500, 502, 503, 0];
 
 /// A status as a label.
 pub(super) fn status(status: u16) -> &'static str {

@@ -80,9 +80,7 @@ fn inside(prometheus: &Prometheus, panel: &Panel<'_>, size: (f64, f64), seconds:
     let mut all: Vec<(String, Series)> = Vec::new();
     for query in panel.queries() {
         let expr = chosen.fill(&query.expr);
-        // As many points as there are pixels for them.
-        let step = (seconds as f64 / 240.0).max(1.0);
-        let found = if is_line { prometheus.range(&expr, over, step) } else { prometheus.now(&expr) };
+        let found = if is_line { prometheus.range(&expr, over, step(seconds as f64)) } else { prometheus.now(&expr) };
         all.extend(found.into_iter().map(|series| (legend(&query.legend, &series), series)));
     }
     let defaults = &panel.json["fieldConfig"]["defaults"];
@@ -97,6 +95,11 @@ fn inside(prometheus: &Prometheus, panel: &Panel<'_>, size: (f64, f64), seconds:
             lines(&mut all, defaults["unit"].as_str().unwrap_or("none"), size, over, is_stacked)
         }
     }
+}
+
+/// As many points as there are pixels for them.
+fn step(seconds: f64) -> f64 {
+    (seconds / 240.0).max(1.0)
 }
 
 fn legend(template: &str, series: &Series) -> String {
@@ -152,6 +155,7 @@ fn table(all: &[(String, Series)], defaults: &Value) -> String {
 }
 
 fn lines(all: &mut [(String, Series)], unit: &str, size: (f64, f64), over: (f64, f64), is_stacked: bool) -> String {
+    let step = step(over.1 - over.0);
     let (width, height) = (size.0 - 18.0, size.1 - 62.0);
     let (left, bottom) = (54.0, 16.0);
     if is_stacked {
@@ -166,7 +170,7 @@ fn lines(all: &mut [(String, Series)], unit: &str, size: (f64, f64), over: (f64,
     let values = all.iter().flat_map(|(_, series)| &series.values).map(|(_, value)| *value);
     let top = nice(values.filter(|value| value.is_finite()).fold(0.0, f64::max));
     let x = |time: f64| left + (width - left) * (time - over.0) / (over.1 - over.0);
-    let y = |value: f64| (height - bottom) * (1.0 - value / top) + 4.0;
+    let y = |value: f64| (height - bottom - 9.0) * (1.0 - value / top) + 9.0;
     let mut svg = format!("<svg width={width} height={height}>");
     let defaults = serde_json::json!({ "unit": unit });
     for i in 0..=4 {
@@ -189,8 +193,11 @@ fn lines(all: &mut [(String, Series)], unit: &str, size: (f64, f64), over: (f64,
     let mut key = String::new();
     for (i, (name, series)) in all.iter().enumerate().rev() {
         let color = COLORS[i % COLORS.len()];
-        let (mut path, mut is_broken) = (String::new(), true);
+        let (mut path, mut is_broken, mut last) = (String::new(), true, f64::NEG_INFINITY);
         for (time, value) in &series.values {
+            // Where there is no sample, nothing is known: no line leads over it.
+            is_broken |= *time - last > 1.5 * step;
+            last = *time;
             if !value.is_finite() {
                 is_broken = true;
                 continue;
