@@ -22,11 +22,13 @@ pub fn newest(directory: &Directory, kind: &str, n: usize) -> Result<Vec<String>
         let start = length.saturating_sub(GLANCE_BYTES);
         // The first line may be cut.
         let mut is_whole = start == 0;
+        let mut of_file = Vec::new();
         read(directory, &name, start, |line| {
             if std::mem::replace(&mut is_whole, true) && line.contains(&wanted) {
-                found.push(line);
+                of_file.push(line);
             }
         })?;
+        found.extend(of_file.into_iter().rev());
         if found.len() >= n {
             break;
         }

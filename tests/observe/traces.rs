@@ -491,6 +491,34 @@ fn strangers_are_traced_up_to_their_refusal_and_the_records_name_the_trace() {
 }
 
 #[test]
+fn a_secret_in_a_name_or_an_id_does_not_reach_the_collector() {
+    let (recorder, collector) = (Recorder::start(), Collector::start());
+    let gateway = start(&recorder, &collector);
+    let agent = gateway.agent("alice", "up");
+    let secrets = ["ghp_x7Kq2mWz9Rt4Yv8Bn3Lc6Hd1Jf5Gs0Pa2Qe4", "AKIAQ7RX2M9ZKW4TB8LV"];
+
+    for (n, secret) in (1..).zip(secrets) {
+        let message = json!({ "jsonrpc": "2.0", "id": secret, "method": "tools/call", "params": { "name": secret } });
+        let (request, _) = agent.request("tools/call", json!({ "name": "echo" }));
+        let request = request.body(message.to_string()).header("traceparent", &parent(n));
+        let request = request.header("tracestate", &format!("a={secret}"));
+        agent.send(&request, Some(&json!(secret))).result();
+        let spans = collector.wait_for(&trace(n), 6);
+        let (server, _) = tree(&spans);
+        assert!(server.get("gen_ai.tool.name").is_some_and(|name| name.starts_with("hmac:")), "{server:#?}");
+        let told = recorder.last();
+        assert_eq!(told.json()["params"]["name"], secret, "the call itself is the client's own matter");
+        assert!(told.header("tracestate").is_some_and(|state| state.contains(secret)));
+    }
+
+    let bytes: Vec<u8> = collector.recorder.requests().into_iter().flat_map(|request| request.body).collect();
+    for secret in secrets {
+        let is_there = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+        assert!(!is_there, "{secret}");
+    }
+}
+
+#[test]
 fn each_message_of_a_batch_is_a_span_of_its_own_within_that_of_the_request() {
     let (recorder, collector) = (Recorder::start(), Collector::start());
     recorder.answer_with(|request| match request.rpc_method().as_str() {

@@ -8,6 +8,7 @@ mod generated;
 mod sandbox;
 mod sense;
 mod ssh;
+mod traces;
 
 use super::{Known, load};
 
