@@ -173,8 +173,6 @@ impl Snapshot {
             return Err(loaded.locate(errors));
         };
         let public_url: Arc<str> = public_url(config, around.listening).into();
-        let mut dead_ends = crate::policy::lint(&config.policy);
-        dead_ends.extend(crate::policy::lint_external(config).into_iter().chain(identity::ownerless(config, &users)));
         let server = Arc::new(AuthorizationServer::of(config, &public_url, &issuers));
         Ok(Snapshot {
             hash: hex_start(&loaded.hash),
@@ -182,6 +180,7 @@ impl Snapshot {
             guard: Guard::of_agents(config, &public_url, around.listening),
             admin: config.admin.as_ref().map(|admin| Admin::of(admin, around.admin)),
             public_url,
+            dead_ends: dead_ends(config, &users),
             users,
             clients,
             document_authorities,
@@ -194,7 +193,6 @@ impl Snapshot {
             sinks,
             data_dir,
             warnings,
-            dead_ends,
             config: config.clone(),
         })
     }
@@ -237,6 +235,14 @@ pub fn compile_file(file: &FilePath) -> Result<(config::Loaded, Snapshot), Probl
     let listening = loaded.config.listen.parse().unwrap_or_else(|_| SocketAddr::from(([127, 0, 0, 1], 0)));
     let snapshot = Snapshot::compile(&loaded, &Surroundings { listening, admin: None, previous: None })?;
     Ok((loaded, snapshot))
+}
+
+/// What can do nothing, or looks forgotten.
+fn dead_ends(config: &config::Config, users: &Users) -> Vec<Problem> {
+    let mut found = crate::policy::lint(&config.policy);
+    found.extend(crate::policy::lint_external(config));
+    found.extend(identity::ownerless(config, users));
+    found
 }
 
 fn groups_of(users: &Users, name: &str) -> Vec<String> {

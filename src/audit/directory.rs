@@ -83,6 +83,11 @@ impl Directory {
         lock(&self.path.join("lock"))
     }
 
+    /// Whether there is a segment of this name.
+    pub fn has(&self, name: &str) -> bool {
+        began_ms(name).is_some() && self.path.join(name).is_file()
+    }
+
     /// The segments' file names, in the order they were begun.
     pub(super) fn segments(&self) -> Result<Vec<String>, Error> {
         let mut names = Vec::new();

@@ -116,6 +116,33 @@ async fn segments_cannot_be_removed_added_or_exchanged() {
 }
 
 #[tokio::test]
+async fn a_file_of_the_log_cannot_stand_in_it_twice() {
+    let mut house = House::new();
+    house.settings.config.file_size = config::ByteSize::kibibytes(4);
+    let audit = house.open();
+    for i in 0..40 {
+        record(&audit, &format!("tool-{i}")).await.expect("written");
+    }
+    drop(audit);
+    let names = house.segments();
+    assert!(names.len() > 3, "{names:?}");
+    house.assert_sound();
+
+    for name in &names {
+        let copy = format!("audit-20990115T080000.001Z-{}", name.rsplit('-').next().expect("a boot id"));
+        fs::copy(house.path(name), house.path(&copy)).expect("copied");
+        let fault = house.verify().fault.expect("a copy");
+        assert!(fault.what.contains("was added") || fault.what.contains("ties on to"), "{name}: {fault}");
+        // The same with other contents, whose hashes fit.
+        let first = lines(&house.text(name)).remove(0);
+        fs::write(house.path(&copy), first).expect("written");
+        assert!(house.verify().fault.is_some(), "{name}: its first record alone");
+        fs::remove_file(house.path(&copy)).expect("removed");
+    }
+    house.assert_sound();
+}
+
+#[tokio::test]
 async fn a_log_whose_beginning_was_archived_is_checked_from_where_it_begins() {
     let house = House::lived(&[1, 1, 1]).await;
     let names = house.segments();

@@ -10,7 +10,7 @@ mod walk;
 
 use super::Error;
 use super::checkpoint::PublicKey;
-use super::directory::{Directory, LINKS_MAX, Link, START};
+use super::directory::{Directory, LINKS_MAX, Link, Opening, START};
 use removed::Removed;
 use serde::Serialize;
 use statements::Statements;
@@ -251,6 +251,8 @@ struct Ties<'a> {
     to: HashMap<String, Vec<(Link, String)>>,
     /// By the segment that ties.
     openings: HashMap<String, First>,
+    /// By the process, the first file that it says it begins with.
+    starts: HashMap<String, String>,
     /// The newest `start`, which tied all loose ends there were; `None` when they may have been too many.
     last_start: Option<String>,
 }
@@ -260,12 +262,13 @@ struct First {
     seq: u64,
     previous: Vec<Link>,
     is_signed: bool,
+    is_start: bool,
 }
 
 impl<'a> Ties<'a> {
     fn gather(directory: &Directory, names: Vec<String>, from: Option<&'a str>) -> Result<Ties<'a>, Error> {
         let mut to: HashMap<_, Vec<_>> = HashMap::new();
-        let (mut last_start, mut openings) = (None, HashMap::new());
+        let (mut last_start, mut openings, mut starts) = (None, HashMap::new(), HashMap::new());
         for name in &names {
             let Some(opening) = directory.opening(name)? else {
                 continue;
@@ -281,14 +284,28 @@ impl<'a> Ties<'a> {
             }
             let before = opening.previous.first().map_or(0, |link| link.seq);
             let seq = if is_start { 1 } else { before + 1 };
-            let first = First { seq, is_signed: opening.key.is_some(), previous: opening.previous };
+            if is_start {
+                starts.entry(opening.segment).or_insert_with(|| name.clone());
+            }
+            let first = First { seq, is_signed: opening.key.is_some(), previous: opening.previous, is_start };
             openings.insert(name.clone(), first);
         }
-        Ok(Ties { names, from, to, openings, last_start })
+        Ok(Ties { names, from, to, openings, starts, last_start })
     }
 
     fn of(&self, name: &str) -> &[(Link, String)] {
         self.to.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// An earlier file that stands where this one does: it begins the same process, or goes on from the same file. A process
+    /// has one beginning, and each of its files one that follows.
+    fn rival(&self, name: &str, opening: &Opening) -> Option<&str> {
+        if opening.event == START {
+            return self.starts.get(&opening.segment).map(String::as_str).filter(|first| *first != name);
+        }
+        let goes_on = |by: &String| self.openings.get(by).is_some_and(|first| !first.is_start);
+        let before = opening.previous.first().map(|link| self.of(&link.file)).unwrap_or_default();
+        before.iter().map(|(_, by)| by).find(|by| by.as_str() < name && goes_on(by)).map(String::as_str)
     }
 
     fn has(&self, name: &str) -> bool {

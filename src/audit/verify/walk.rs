@@ -102,6 +102,9 @@ impl<'a, 'l> Walk<'a, 'l> {
         if !is_in_number || sealed.prev != prev {
             return Err(self.fault("does not follow the segment it names"));
         }
+        if let Some(rival) = self.log.ties.rival(self.name, &opening) {
+            return Err(self.fault(format!("stands where {rival} does: one of the two was added")));
+        }
         for link in links {
             let fault = self.fault(format!("ties on to {}, which is missing", link.file));
             if link.file.as_str() >= self.name {
