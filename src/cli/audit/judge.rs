@@ -326,7 +326,7 @@ fn why(verdict: &Verdict) -> String {
 }
 
 fn owned(rules: &[Arc<str>]) -> Vec<String> {
-    rules.iter().map(|rule| rule.to_string()).collect()
+    rules.iter().map(ToString::to_string).collect()
 }
 
 /// Whether anything in recorded arguments may stand for something else.
