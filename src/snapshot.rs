@@ -153,9 +153,7 @@ impl Snapshot {
         let document_authorities = document_authorities(loaded).map_err(|problem| found.push(*problem)).ok();
         // While it runs, the listener has its own eye on them, and a renewal under way is no fault of this file.
         if around.previous.is_none() {
-            found.extend(listener_tls(loaded, config.tls.as_ref(), &Path::root().key("tls")));
-            let admin = config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
-            found.extend(listener_tls(loaded, admin, &Path::root().key("admin").key("tls")));
+            found.extend(listeners_tls(loaded));
         }
         found.extend(crate::policy::unapprovable(&config.policy, &known, !config.identity.issuers.is_empty()));
         if let Some(policy) = &policy {
@@ -252,6 +250,14 @@ fn known_people(users: &Users) -> Vec<(String, Vec<String>)> {
         return vec![("admin".to_owned(), vec!["admins".to_owned()])];
     }
     users.iter().map(|person| (person.name.to_string(), person.groups.to_vec())).collect()
+}
+
+/// What is wrong with the certificates and keys of the listeners.
+fn listeners_tls(loaded: &config::Loaded) -> Vec<Problem> {
+    let admin = loaded.config.admin.as_ref().and_then(|admin| admin.tls.as_ref());
+    let agent = listener_tls(loaded, loaded.config.tls.as_ref(), &Path::root().key("tls"));
+    let admin = listener_tls(loaded, admin, &Path::root().key("admin").key("tls"));
+    agent.into_iter().chain(admin).collect()
 }
 
 /// What is wrong with a listener's certificate and key, said at their place in the file.
