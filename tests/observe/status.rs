@@ -72,7 +72,7 @@ fn an_admin_sees_servers_decisions_and_what_is_wrong_and_nothing_that_a_stranger
     let text = page.text();
     for part in [
         "Upstream away does not answer.",
-        "up 3 tools",
+        "3 tools, for",
         "Last error:",
         "user:alice",
         "rest",
