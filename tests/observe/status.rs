@@ -15,7 +15,7 @@ fn config(recorder: &Recorder) -> String {
     let around = in_front_of(
         &recorder.url(),
         &format!(
-            "- {{ name: never, tools: [up/add], deny: {{ reason: no }} }}\n{RULES}\n- {{ name: far, tools: [\"away/*\"], allow: {{}} }}"
+            "- {{ name: never, tools: [up/add], deny: {{ reason: not here }} }}\n{RULES}\n- {{ name: far, tools: [\"away/*\"], allow: {{}} }}"
         ),
     );
     let around = around.replace("policy:", "  away: { http: { url: \"http://127.0.0.1:9/mcp\" } }\npolicy:");
@@ -34,7 +34,7 @@ fn start(recorder: &Recorder) -> Gateway {
 fn live_a_little(gateway: &Gateway) {
     let agent = gateway.agent("alice", "up");
     agent.tool("echo", json!({ "word": "sesame" })).result();
-    agent.tool("add", json!({})).refusal();
+    agent.tool("add", json!({})).error();
     agent.tool("<img src=x onerror=alert(1)>", json!({})).result();
     agent.tool("a\u{202e}b\nc", json!({})).result();
     agent.call("tools/call", json!({ "name": "ghp_0123456789abcdefghijklmnopqrstuvwxyz" })).result();
@@ -72,7 +72,7 @@ fn an_admin_sees_servers_decisions_and_what_is_wrong_and_nothing_that_a_stranger
     let text = page.text();
     for part in [
         "Upstream away does not answer.",
-        "up 3 tools",
+        "3 tools, for",
         "Last error:",
         "user:alice",
         "rest",
