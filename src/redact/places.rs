@@ -89,7 +89,7 @@ fn bearer(search: &mut Search<'_>, mark: &Range<usize>) -> Option<Range<usize>> 
     search.looked_at += end - begin;
     let token = search.text.get(begin..end)?;
     // `Bearer realm="…"` is a challenge.
-    let is_parameter = matches!(text[end..], [b'=', b'"', ..] | [b'=', b'\\', ..]);
+    let is_parameter = matches!(text[end..], [b'=', b'"' | b'\\', ..]);
     let padding = text[end..].iter().take(2).take_while(|byte| **byte == b'=').count();
     (!is_parameter && looks_random(token)).then_some(begin..end + padding)
 }
