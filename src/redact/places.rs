@@ -183,7 +183,7 @@ fn user(search: &mut Search<'_>, mark: &Range<usize>) -> Option<Range<usize>> {
     let (user, password) = split(&text[begin..end], b':')?;
     let is_number = |word: &[u8]| word.iter().all(u8::is_ascii_digit);
     // `docker run -u 1000:1000`
-    let is_pair = !user.is_empty() && !password.is_empty() && !(is_number(user) && is_number(password));
+    let is_pair = !(user.is_empty() || password.is_empty() || is_number(user) && is_number(password));
     (is_pair && !password.starts_with(b"//")).then_some(begin..end)
 }
 
