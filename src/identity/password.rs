@@ -4,6 +4,7 @@
 
 use super::{Person, Users};
 use crate::clock::{self, Clock};
+use crate::redact::Redactor;
 use crate::secret::Secret;
 use crate::store::{self, Attempt, Store};
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _, phc};
@@ -162,8 +163,13 @@ pub async fn verify_person(
     }
     let (in_line, at_once) = if apart.is_some() { (&IN_LINE_APART, &AT_ONCE_APART) } else { (&IN_LINE, &AT_ONCE) };
     let _place = in_line.try_acquire().map_err(|_| Error::Busy)?;
-    // A user name has no space in it.
-    let counter = apart.map_or_else(|| name.to_owned(), |apart| format!("{name} {apart}"));
+    // What somebody types for a name may be their password: of a name that nobody has, the store keeps a tag.
+    let counted = match users.get(name) {
+        Some(_) => name.to_owned(),
+        None => Redactor::of_process().tag(name.as_bytes()).as_str().to_owned(),
+    };
+    // Neither has a space in it.
+    let counter = apart.map_or_else(|| counted.clone(), |apart| format!("{counted} {apart}"));
     if let Attempt::Locked { until_ms } = store.login_attempt(&counter, clock.unix_ms()).await? {
         return Err(Error::Paused { until_ms });
     }
@@ -266,7 +272,7 @@ mod tests {
             let refused = verify_person(&store, &users, name, None, secret("wrong"), &Clock::manual(0)).await;
             assert!(matches!(refused, Err(Error::Wrong)), "{name}: {refused:?}");
         }
-        assert_eq!(store.login_state("nobody").await.unwrap().failures, 1);
+        assert_eq!(store.login_state(Redactor::of_process().tag(b"nobody").as_str()).await.unwrap().failures, 1);
     }
 
     #[tokio::test]

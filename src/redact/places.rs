@@ -89,7 +89,7 @@ fn bearer(search: &mut Search<'_>, mark: &Range<usize>) -> Option<Range<usize>> 
     search.looked_at += end - begin;
     let token = search.text.get(begin..end)?;
     // `Bearer realm="…"` is a challenge.
-    let is_parameter = matches!(text[end..], [b'=', b'"', ..] | [b'=', b'\\', ..]);
+    let is_parameter = matches!(text[end..], [b'=', b'"' | b'\\', ..]);
     let padding = text[end..].iter().take(2).take_while(|byte| **byte == b'=').count();
     (!is_parameter && looks_random(token)).then_some(begin..end + padding)
 }
@@ -183,7 +183,7 @@ fn user(search: &mut Search<'_>, mark: &Range<usize>) -> Option<Range<usize>> {
     let (user, password) = split(&text[begin..end], b':')?;
     let is_number = |word: &[u8]| word.iter().all(u8::is_ascii_digit);
     // `docker run -u 1000:1000`
-    let is_pair = !user.is_empty() && !password.is_empty() && !(is_number(user) && is_number(password));
+    let is_pair = !(user.is_empty() || password.is_empty() || is_number(user) && is_number(password));
     (is_pair && !password.starts_with(b"//")).then_some(begin..end)
 }
 

@@ -4,7 +4,8 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 fn redactor() -> Redactor {
     Redactor::new(&[7; 32])

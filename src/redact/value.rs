@@ -174,7 +174,7 @@ fn quote(text: &[u8]) -> Option<Quote> {
     let before = [&b"Some("[..], b"b"].into_iter().find(|word| {
         text.strip_prefix(*word).is_some_and(|rest| matches!(rest, [b'"' | b'\'', ..] | [b'\\', b'"', ..]))
     });
-    let n_before = before.map_or(0, |word| word.len());
+    let n_before = before.map_or(0, <[u8]>::len);
     let rest = &text[n_before..];
     let escapes = rest.iter().take(MOST_ESCAPES).take_while(|byte| **byte == b'\\').count();
     let rest = &rest[escapes..];
@@ -292,7 +292,7 @@ fn is_plain(value: &str) -> bool {
 
 /// Whether a word is more like a credential than like a word.
 pub(super) fn looks_random(value: &str) -> bool {
-    let has = |is: fn(&u8) -> bool| value.as_bytes().iter().skip(1).any(|byte| is(byte));
+    let has = |is: fn(&u8) -> bool| value.as_bytes().iter().skip(1).any(is);
     value.len() >= 20 && !value.contains(' ')
         || value.len() >= 6 && (has(u8::is_ascii_digit) || has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase))
 }

@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 const RULES: &str = "- { name: writes, tools: [\"up/*\"], allow: {} }";
 const CALLERS: usize = 4;

@@ -31,10 +31,7 @@ impl Plant {
     /// From a seed, which is printed: the same one makes the same secrets.
     pub(crate) fn new() -> Plant {
         let given = std::env::var("PORTCULLIS_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed: u64 = given.unwrap_or_else(|| {
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
-            u64::from(now.subsec_nanos()) ^ now.as_secs()
-        });
+        let seed = given.unwrap_or_else(|| u64::from_be_bytes(portcullis::id::random_bytes()));
         eprintln!("PORTCULLIS_TEST_SEED={seed}");
         Plant { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, n_made: 0, planted: Vec::new() }
     }
