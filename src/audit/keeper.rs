@@ -190,7 +190,8 @@ impl Worker {
             written.is_ok_and(|written| matches!(written.blocking_recv(), Ok(Ok(_))))
         };
         // All are waited for, also after one that failed.
-        written.into_iter().map(is_written).fold(true, |all, one| all && one)
+        let n_written = written.into_iter().map(is_written).filter(|is_written| *is_written).count();
+        n_written == doomed.len()
     }
 
     fn remove(&self, doomed: &[Doomed]) -> Result<(), Error> {

@@ -17,8 +17,9 @@ use crate::metrics::Metrics;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// See the module.
 pub(super) struct Writer {

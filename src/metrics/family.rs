@@ -18,7 +18,8 @@ impl Family {
     pub(super) fn register(about: &About, registry: &Registry) -> Family {
         let labels: Vec<&str> = about.labels.iter().map(|label| label.name).collect();
         let opts = Opts::new(about.name, about.help);
-        let family = match about.kind {
+
+        match about.kind {
             _ if about.name.starts_with("process_") => Family::OfProcess,
             Kind::Counter => Family::Counters(keep(IntCounterVec::new(opts, &labels), registry)),
             Kind::Gauge => Family::Gauges(keep(IntGaugeVec::new(opts, &labels), registry)),
@@ -26,8 +27,7 @@ impl Family {
                 let opts = HistogramOpts::from(opts).buckets(buckets.to_vec());
                 Family::Histograms(keep(HistogramVec::new(opts, &labels), registry))
             }
-        };
-        family
+        }
     }
 
     /// Makes a series, at zero, if it is not there.

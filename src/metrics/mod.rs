@@ -123,7 +123,7 @@ impl Metrics {
             let number = if kind == Kind::Gauge { one.get_gauge().get_value() } else { one.get_counter().get_value() };
             (labels, whole(number))
         };
-        series.iter().flat_map(|series| series.get_metric()).map(of).collect()
+        series.iter().flat_map(prometheus::proto::MetricFamily::get_metric).map(of).collect()
     }
 
     /// Every series there is, by the name of its metric. Those of names that are not known any more are taken away here,
@@ -142,7 +142,8 @@ impl Metrics {
             };
             series.mut_metric().retain(|one| {
                 let value = |label: &Label| one.get_label().iter().find(|pair| pair.name() == label.name);
-                let values: Vec<&str> = labels.iter().filter_map(value).map(|pair| pair.value()).collect();
+                let values: Vec<&str> =
+                    labels.iter().filter_map(value).map(prometheus::proto::LabelPair::value).collect();
                 let is_known = labels.iter().zip(&values).all(|(label, value)| names.allow(label.values, value));
                 if !is_known {
                     family.remove(&values);

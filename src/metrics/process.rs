@@ -59,12 +59,12 @@ impl Process {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{SystemTime, UNIX_EPOCH};
+    use crate::clock::Clock;
 
     #[test]
     fn a_process_knows_what_it_uses_and_since_when() {
         let process = Process::read().expect("Linux says");
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+        let now = Clock::System.unix_seconds() as f64;
 
         assert!(process.started_at <= now + 1.0 && process.started_at > now - 3600.0, "{}", process.started_at);
         assert!(process.resident_bytes > 1e6 && process.resident_bytes < process.virtual_bytes);

@@ -40,7 +40,7 @@ impl Context {
         let [version]: [u8; 1] = bytes(version)?;
         match (version, rest) {
             (0xff, _) => return None,
-            (0, []) | (1.., []) => {}
+            (0 | 1.., []) => {}
             (1.., [b'-', ..]) => {}
             _ => return None,
         }

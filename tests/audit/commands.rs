@@ -140,7 +140,7 @@ fn search_finds_by_every_filter_and_prints_the_newest_last() {
     assert_eq!(decisions(&[]), [&first, &second, &denied, &echoed, &broken].map(String::clone));
     assert_eq!(decisions(&["--user", "bob"]), [&second, &denied, &echoed].map(String::clone));
     assert_eq!(decisions(&["--user", "user:alice"]), [&first, &broken].map(String::clone));
-    assert_eq!(decisions(&["--tool", "e*"]), [echoed.clone()]);
+    assert_eq!(decisions(&["--tool", "e*"]), std::slice::from_ref(&echoed));
     assert_eq!(decisions(&["--tool", "up/a*"]), [&first, &second, &broken].map(String::clone));
     assert_eq!(decisions(&["--tool", "other/a*"]), Vec::<String>::new());
     assert_eq!(
@@ -148,12 +148,12 @@ fn search_finds_by_every_filter_and_prints_the_newest_last() {
         [&echoed, &broken].map(String::clone)
     );
     assert_eq!(decisions(&["--client", "nobody"]), Vec::<String>::new());
-    assert_eq!(decisions(&["--decision", "denied"]), [denied.clone()]);
-    assert_eq!(decisions(&["--rule", "never"]), [denied.clone()]);
-    assert_eq!(found(&["--code", "policy.denied"]), [denied.clone()]);
-    assert_eq!(found(&["--code", "upstream."]), [broken.clone()]);
+    assert_eq!(decisions(&["--decision", "denied"]), std::slice::from_ref(&denied));
+    assert_eq!(decisions(&["--rule", "never"]), std::slice::from_ref(&denied));
+    assert_eq!(found(&["--code", "policy.denied"]), std::slice::from_ref(&denied));
+    assert_eq!(found(&["--code", "upstream."]), std::slice::from_ref(&broken));
     assert_eq!(found(&["--request", &echoed]), [echoed.clone(), echoed.clone()]);
-    assert_eq!(found(&["--event", "result", "--text", "UPSTREAM.STATUS"]), [broken.clone()]);
+    assert_eq!(found(&["--event", "result", "--text", "UPSTREAM.STATUS"]), std::slice::from_ref(&broken));
     assert_eq!(decisions(&["--since", "1h"]).len(), 5);
     assert_eq!(decisions(&["--until", "2020-01-01"]), Vec::<String>::new());
     assert_eq!(decisions(&["--since", "2020-01-01T00:00:00Z", "--until", "2099-01-01"]).len(), 5);

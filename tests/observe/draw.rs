@@ -2,13 +2,13 @@
 //! Chromium. Grafana draws them otherwise; that is said on each.
 
 use super::board::{Board, Chosen, Panel};
+use super::now;
 use super::prometheus::{Prometheus, Series};
 use crate::support::{process, sdk};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Of a column and of a row of Grafana's grid, in pixels.
 const CELL: (f64, f64) = (56.0, 30.0);
@@ -74,7 +74,7 @@ pub(super) fn picture(prometheus: &Prometheus, board: &Board, seconds: usize, fo
 fn inside(prometheus: &Prometheus, panel: &Panel<'_>, size: (f64, f64), seconds: usize) -> String {
     let range = format!("{seconds}s");
     let chosen = Chosen::all(&range);
-    let end = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    let end = now();
     let over = (end - seconds as f64, end);
     let is_line = panel.json["type"] == "timeseries";
     let mut all: Vec<(String, Series)> = Vec::new();
@@ -121,8 +121,8 @@ fn stats(all: &[(String, Series)], defaults: &Value, no_value: Option<&str>) -> 
             None if value.is_nan() => no_value.unwrap_or("–").to_owned(),
             None => number(value, defaults),
         };
-        let steps = defaults["thresholds"]["steps"].as_array().into_iter().flatten();
-        let step = steps.filter(|step| step["value"].as_f64().is_none_or(|from| value >= from)).last();
+        let mut steps = defaults["thresholds"]["steps"].as_array().into_iter().flatten();
+        let step = steps.rfind(|step| step["value"].as_f64().is_none_or(|from| value >= from));
         let color = mapped["color"].as_str().or_else(|| step.and_then(|step| step["color"].as_str()));
         let back = match color {
             Some("green") => "#1a6b34",

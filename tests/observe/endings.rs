@@ -60,9 +60,9 @@ fn after_its_client_has_gone_nothing_is_in_flight_whether_it_was_forwarded_or_he
             wait_for_value(&gateway, "approvals_pending", 1.0);
         }
         if is_reset {
-            connection.reset()
+            connection.reset();
         } else {
-            drop(connection)
+            drop(connection);
         }
 
         wait_for_stillness(&gateway);

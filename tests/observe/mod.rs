@@ -10,3 +10,8 @@ mod scene;
 mod shown;
 mod status;
 mod traces;
+
+/// Now, in seconds since the Unix epoch, as Prometheus has it.
+fn now() -> f64 {
+    portcullis::clock::Clock::System.unix_ms() as f64 / 1000.0
+}

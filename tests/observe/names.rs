@@ -70,6 +70,7 @@ fn queries(board: &Board) -> Vec<(String, String)> {
 #[test]
 fn no_dashboard_and_no_alert_names_what_is_not_exported() {
     let mut wrong = Vec::new();
+    let shown = regex::Regex::new(r"\{\{(\w+)\}\}").expect("a pattern");
     for board in Board::all() {
         for (place, expr) in queries(&board) {
             wrong.extend(wrong_names(&expr).into_iter().map(|why| format!("{place}: {why}")));
@@ -77,7 +78,6 @@ fn no_dashboard_and_no_alert_names_what_is_not_exported() {
         for panel in board.panels() {
             for query in panel.queries() {
                 let (_, listed) = named(&query.expr);
-                let shown = regex::Regex::new(r"\{\{(\w+)\}\}").expect("a pattern");
                 let missing = shown.captures_iter(&query.legend).map(|label| label[1].to_owned());
                 let missing = missing.filter(|label| !listed.contains(label) && label != "instance");
                 wrong.extend(missing.map(|label| format!("{}: {}: no label `{label}`", panel.board, panel.title())));

@@ -3,12 +3,12 @@
 
 use super::board::{Board, Chosen, Panel, named};
 use super::draw;
+use super::now;
 use super::prometheus::Prometheus;
 use super::scene::Scene;
 use crate::support::gateway::{Gateway, in_front_of};
 use crate::support::wait_for;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How long the traffic is in `make test`. `make dashboards` says another number, and where pictures go.
 const SECONDS: usize = 62;
@@ -34,7 +34,7 @@ fn empty(prometheus: &Prometheus, boards: &[Board], chosen: &Chosen<'_>, may_be_
 fn answer(prometheus: &Prometheus, panel: &Panel<'_>, expr: &str) -> usize {
     match panel.json["type"].as_str() {
         Some("timeseries") => {
-            let end = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+            let end = now();
             prometheus.range(expr, (end - 30.0, end), 1.0).len()
         }
         _ => prometheus.now(expr).len(),

@@ -142,7 +142,8 @@ fn a_real_collector_receives_the_spans_of_every_kind_of_call_in_the_clients_trac
     // The upstream fails, in HTTP and in JSON-RPC, and a tool does.
     let error = |request: &Recorded| Reply::error(request, -32099, "the word is sesame");
     let tool = |request: &Recorded| Reply::result(request, &json!({ "content": [], "isError": true }));
-    let replies: [(&str, fn(&Recorded) -> Reply); 3] =
+    type Answering = fn(&Recorded) -> Reply;
+    let replies: [(&str, Answering); 3] =
         [("upstream.status", |_| Reply::new(500, "sesame")), ("-32099", error), ("tool_error", tool)];
     for (n, (kind, reply)) in (4..).zip(replies) {
         recorder.answer_with(move |request| match request.rpc_method().as_str() {
@@ -237,7 +238,10 @@ fn the_message_and_its_header_say_the_same_to_the_upstream_and_nothing_else_chan
 }
 
 fn collector_bytes(hex: &str) -> Vec<u8> {
-    hex.as_bytes().chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
+    hex.as_bytes()
+        .chunks(2)
+        .map(|two| u8::from_str_radix(std::str::from_utf8(two).expect("ASCII"), 16).expect("hexadecimal"))
+        .collect()
 }
 
 /// W3C Trace Context §3.2: whatever is not in form.

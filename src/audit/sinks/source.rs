@@ -137,7 +137,7 @@ impl Source {
             return Ok(());
         }
         let before = |name: &String| **name < *self.begun_with;
-        let upto = self.directory.segments()?.into_iter().filter(before).next_back();
+        let upto = self.directory.segments()?.into_iter().rfind(before);
         let fresh = Cursor { upto, files: BTreeMap::new(), checkpoints: size(&self.checkpoints) };
         // Kept at once: where nothing is taken before this process ends, the next one must not begin with itself.
         fresh.save(&self.kept_in).map_err(Error::io("write", &self.kept_in))?;

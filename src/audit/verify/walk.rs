@@ -43,7 +43,7 @@ impl<'a, 'l> Walk<'a, 'l> {
             let record = line.strip_suffix(b"\n").ok_or("is not a whole line");
             match record.and_then(chain::unseal) {
                 Ok(sealed) => {
-                    let checked = self.record(&line, &sealed).and_then(|()| Ok(self.is_as_stated()));
+                    let checked = self.record(&line, &sealed).map(|()| self.is_as_stated());
                     match checked {
                         Ok(stated) => {
                             if let Err(fault) = stated? {
@@ -167,9 +167,15 @@ impl<'a, 'l> Walk<'a, 'l> {
     fn end(self, rest: Rest, report: &mut Report) -> Checked {
         let ties = self.log.ties.of(self.name);
         if let Some(stated) = self.about.as_ref().and_then(About::next) {
-            let what = rest.what().map(str::to_owned).unwrap_or_else(|| {
-                format!("is missing: {} names record {} of this segment; its end was cut off", stated.who, stated.seq)
-            });
+            let what = rest.what().map_or_else(
+                || {
+                    format!(
+                        "is missing: {} names record {} of this segment; its end was cut off",
+                        stated.who, stated.seq
+                    )
+                },
+                str::to_owned,
+            );
             return Err(self.fault(what));
         }
         if let Some((link, by)) = ties.iter().find(|(link, _)| link.seq > self.head.seq) {

@@ -38,7 +38,9 @@ impl Verify {
     pub(in crate::cli) fn run(&self, file: &Path) -> anyhow::Result<ExitCode> {
         let (directory, checkpoints) = self.place(file)?;
         if let Some(from) = self.from.as_deref().filter(|from| !directory.has(from)) {
-            return Err(usage(format!("there is no file {from} in the log: `--from` names the first one that is left")));
+            return Err(usage(format!(
+                "there is no file {from} in the log: `--from` names the first one that is left"
+            )));
         }
         let report = audit::verify(&directory, &Against { from: self.from.as_deref(), checkpoints })?;
         let out = &mut io::stdout().lock();
