@@ -32,6 +32,8 @@ pub enum Kind {
     ConsentGiven,
     /// A person did not.
     ConsentDenied,
+    /// A person was added.
+    UserAdded,
     /// An OAuth client was added.
     ClientRegistered,
     /// An OAuth client was removed.
@@ -188,6 +190,7 @@ impl Kind {
             Kind::LoginEnded => "login.ended",
             Kind::ConsentGiven => "consent.given",
             Kind::ConsentDenied => "consent.denied",
+            Kind::UserAdded => "user.added",
             Kind::ClientRegistered => "client.registered",
             Kind::ClientRemoved => "client.removed",
             Kind::TokenIssued => "token.issued",

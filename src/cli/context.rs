@@ -43,10 +43,17 @@ impl Context<'_> {
 
     /// Writes down what this person is about to do, before it is done: what is not written down does not happen.
     pub(super) async fn record(&self, person: &Person, event: Event<'_>) -> anyhow::Result<()> {
+        self.record_by(Some(person), event).await
+    }
+
+    /// The same, also where there is nobody yet who could have said who they are.
+    pub(super) async fn record_by(&self, person: Option<&Person>, event: Event<'_>) -> anyhow::Result<()> {
         let log = self.open_log()?;
-        let subject = audit::Subject::User(&person.name);
-        let who = Who { issuer: &self.issuer, subject, client: "cli", grant: None, person: None };
-        log.record(Event { principal: Some(who), ..event }, Durability::Synced).await?;
+        let principal = person.map(|person| {
+            let subject = audit::Subject::User(&person.name);
+            Who { issuer: &self.issuer, subject, client: "cli", grant: None, person: None }
+        });
+        log.record(Event { principal, ..event }, Durability::Synced).await?;
         log.record_later(Event::new(Kind::Stop));
         log.close();
         Ok(())

@@ -104,17 +104,21 @@ async fn issue(args: &Issue, context: &Context<'_>) -> anyhow::Result<(Grant, St
     let grant = Grant {
         id: id::unguessable("g_").into(),
         issuer: context.issuer.clone(),
-        subject: Subject::User(person.name),
+        subject: Subject::User(person.name.clone()),
         client: args.client.as_str().into(),
         resource,
         scopes: scopes(&args.scopes),
         created_at_ms: context.clock.unix_ms(),
         expires_at_ms: expires_at.saturating_mul(1000),
         made_by: "token issue".to_owned(),
-        password_mark: Some(person.password_mark),
+        password_mark: Some(person.password_mark.clone()),
         longest_until_ms: None,
         revoked: None,
     };
+    let until = clock::rfc3339(grant.expires_at_ms);
+    let detail = format!("a grant for client {} at {} until {until}", grant.client, grant.resource);
+    let event = Event { object: Some(&grant.id), detail: Some(&detail), ..Event::new(Kind::TokenIssued) };
+    context.record(&person, event).await?;
     context.store.insert_grant(grant.clone()).await?;
     let token = identity::issue(&keys, &Claims::of(&grant, now_s, expires_at))?;
     if token.len() > identity::LONGEST_TOKEN {

@@ -6,9 +6,10 @@
 use super::context::{Context, usage};
 use super::password;
 use crate::admin;
+use crate::audit::{Event, Kind};
 use crate::browser::{self, Signing};
 use crate::config;
-use crate::identity::{ADMINS, PasswordHash, Users, UsersFile};
+use crate::identity::{ADMINS, PasswordHash, Person, Users, UsersFile};
 use crate::oauth;
 use crate::server::session_key;
 use crate::snapshot::admin_url;
@@ -112,8 +113,9 @@ async fn add(args: &Add, context: &Context<'_>) -> anyhow::Result<String> {
     check_unused(&args.name, &context.users)?;
     let groups = groups(args, context.users.is_empty())?;
     let is_first = context.users.is_empty();
+    let mut by = None;
     if !is_first {
-        authorise(args.admin.as_deref(), args.admin_password_file.as_deref(), context).await?;
+        by = Some(authorise(args.admin.as_deref(), args.admin_password_file.as_deref(), context).await?);
     }
     let prompt = format!("New password of {}: ", args.name);
     let password = password::ask_new(&prompt, args.password_file.as_deref())?;
@@ -130,6 +132,9 @@ async fn add(args: &Add, context: &Context<'_>) -> anyhow::Result<String> {
         bail!("somebody else was added meanwhile; run it again with --as ADMIN");
     }
     let shown = shown_groups(&user.groups);
+    let detail = format!("in {shown}");
+    let event = Event { object: Some(&args.name), detail: Some(&detail), ..Event::new(Kind::UserAdded) };
+    context.record_by(by.as_ref(), event).await?;
     file.add(user, &context.config.identity)?;
     Ok(shown)
 }
@@ -162,7 +167,7 @@ fn groups(args: &Add, is_first: bool) -> anyhow::Result<Vec<String>> {
 }
 
 /// Asks the named admin for the password.
-async fn authorise(admin: Option<&str>, password_file: Option<&Path>, context: &Context<'_>) -> anyhow::Result<()> {
+async fn authorise(admin: Option<&str>, password_file: Option<&Path>, context: &Context<'_>) -> anyhow::Result<Person> {
     let Some(admin) = admin else {
         return Err(usage("only an admin may add people; write --as ADMIN"));
     };
@@ -172,7 +177,7 @@ async fn authorise(admin: Option<&str>, password_file: Option<&Path>, context: &
     if !person.is_in(ADMINS) {
         bail!("`{admin}` is not in group `{ADMINS}`");
     }
-    Ok(())
+    Ok(person)
 }
 
 fn list(users: &Users) -> String {

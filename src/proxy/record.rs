@@ -173,7 +173,8 @@ fn unrecorded(received: &Received, decision: &Decision, why: &Unavailable) -> Re
         // It is refused in any case.
         Decision::Denied(_) | Decision::Held(_) => true,
     };
-    tracing::error!(error = %why, may_go_on, "the audit log cannot be written");
+    // The writer has said so once; every call saying it again would bury the rest of the log.
+    tracing::debug!(error = %why, may_go_on, "the audit log cannot be written");
     if may_go_on {
         return Ok(());
     }

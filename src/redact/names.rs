@@ -214,6 +214,7 @@ const PAIRS: &[(&[&str], &str)] = &[
 /// What may follow the name of a secret.
 const ASIDES: &[&str] = &[
     "hash",
+    "base",
     "value",
     "data",
     "header",

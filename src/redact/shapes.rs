@@ -27,7 +27,7 @@ pub const SHAPES: &[Shape] = &[
         &["$argon2id$", "$argon2i$", "$argon2d$"],
         &[Run(Base64, 0), Text("$"), HASH],
     ),
-    shape("crypt", "password hash (crypt)", &["$2a$", "$2b$", "$2y$", "$6$", "$5$", "$y$", "$7$"], &[HASH]),
+    shape("crypt", "password hash (crypt)", &["$apr1$", "$2a$", "$2b$", "$2y$", "$6$", "$5$", "$y$", "$7$"], &[HASH]),
     shape("age", "private key of age", &["AGE-SECRET-KEY-", "AGE-PLUGIN-"], &[Run(UpperDash, 40)]),
     shape("putty", "private key of PuTTY", &["PuTTY-User-Key-File-"], &[Run(Digit, 1), Text(":"), REST]),
     // Clouds.

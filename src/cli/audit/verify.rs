@@ -43,6 +43,9 @@ impl Verify {
             )));
         }
         let report = audit::verify(&directory, &Against { from: self.from.as_deref(), checkpoints })?;
+        if report.segments == 0 && report.fault.is_none() {
+            return Err(usage("there is no file of a log here"));
+        }
         let out = &mut io::stdout().lock();
         if self.json {
             writeln!(out, "{}", as_json(&report))?;
