@@ -118,6 +118,9 @@ fn read(search: &mut Search<'_>, word: &str, name: &Range<usize>, begin: &Beginn
     let text = search.text.as_bytes();
     let n_blanks = blanks(&text[begin.at..]);
     let at = begin.at + n_blanks;
+    if is_blot(&text[at..]) {
+        return None;
+    }
     if let Some(opened) = quote(&text[at..]) {
         let start = at + opened.len;
         let end = opened.end(&text[start..]).map_or(text.len(), |n| start + n);
@@ -148,6 +151,12 @@ fn read(search: &mut Search<'_>, word: &str, name: &Range<usize>, begin: &Beginn
         return None;
     }
     Some(credentials(search.text, word, at..end))
+}
+
+/// Asterisks and nothing else: what stood there is blotted out already, as in the lines of a configuration that is shown.
+fn is_blot(text: &[u8]) -> bool {
+    let n = text.iter().take_while(|byte| **byte == b'*').count();
+    n >= 3 && text.get(n).is_none_or(|byte| b" ,;}])\n\r\"'".contains(byte))
 }
 
 /// Without the scheme, where the value is that of `Authorization` or alike: `Bearer `, `Basic `, `token `.

@@ -139,7 +139,9 @@ fn what_happened_to_a_call_is_shown_in_the_order_in_which_it_happened() {
     let shown = launch.cli(&["audit", "show", &held.id]).success().stdout;
 
     let events: Vec<&str> = shown.lines().filter(|line| !line.starts_with(' ')).collect();
-    let at = |event: &str| events.iter().position(|line| line.ends_with(event)).unwrap_or_else(|| panic!("{shown}"));
+    let at = |event: &str| {
+        events.iter().position(|line| line.contains(&format!("  {event}  "))).unwrap_or_else(|| panic!("{shown}"))
+    };
     assert!(at("approval.requested") < at("approval.decided"), "{shown}");
     assert!(at("approval.decided") < at("approval.consumed"), "{shown}");
 }

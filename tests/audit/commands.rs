@@ -41,7 +41,7 @@ fn a_line_says_when_who_what_how_and_how_long() {
     assert!(of("result", &id(&denied)).contains("refused policy.denied 200 "));
 
     let as_it_stands = gateway.cli(&["audit", "tail", "--json", "-n", "2"]).success().stdout;
-    assert!(gateway.audit_text().ends_with(&as_it_stands), "{as_it_stands}");
+    assert!(gateway.audit_text().contains(&as_it_stands), "{as_it_stands}");
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn the_chain_holds_after_a_run_and_an_edit_shows() {
 
     let verified = gateway.cli(&["audit", "verify"]).success().stdout;
     let n_records = gateway.audit().len();
-    assert!(verified.starts_with(&format!("verified {n_records} records in 1 segments\nend: ")), "{verified}");
+    assert!(verified.starts_with(&format!("verified {n_records} records in 2 segments\nend: ")), "{verified}");
     assert_eq!(gateway.audit().last().expect("records")["event"], "stop");
 
     let entry = fs::read_dir(gateway.path("data/audit")).expect("it is there").flatten().map(|entry| entry.path());

@@ -264,15 +264,21 @@ impl Gateway {
     pub(crate) fn audit(&self) -> Vec<Value> {
         let parse =
             |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in audit record {line}"));
-        let text = self.audit_text();
         // A line that is just being written is not there yet.
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().map(parse).collect()
+        let whole = |text: &str| text.rfind('\n').map_or("", |end| &text[..end]).to_owned();
+        let files = self.audit_files();
+        files.iter().flat_map(|text| whole(text).lines().map(parse).collect::<Vec<_>>()).collect()
     }
 
     /// The audit log as it stands on the disk.
     #[track_caller]
     pub(crate) fn audit_text(&self) -> String {
+        self.audit_files().concat()
+    }
+
+    /// Its files, in the order they were begun: commands have files of their own.
+    #[track_caller]
+    fn audit_files(&self) -> Vec<String> {
         let mut files = Vec::new();
         jsonl_files(&self.path("data/audit"), &mut files);
         files.sort();

@@ -156,7 +156,9 @@ async fn half_a_checkpoint_is_accounted_for_by_the_next() {
         }
         assert!(healed.contains("\"torn\":{\"bytes\":"), "{healed}");
         // What was torn is known to the byte.
-        let more = healed.replacen("\n{\"checkpoint\":2", "x\n{\"checkpoint\":2", 1);
+        let next =
+            healed[..healed.find("\"torn\"").expect("said above")].rfind('\n').expect("it has a line of its own");
+        let more = format!("{}x{}", &healed[..next], &healed[next..]);
         fs::write(file, &more).expect("changed");
         assert_ne!(more, healed);
         assert!(house.verify().fault.is_some(), "cut {cut}");

@@ -42,7 +42,13 @@ impl Verify {
                 "there is no file {from} in the log: `--from` names the first one that is left"
             )));
         }
-        let report = audit::verify(&directory, &Against { from: self.from.as_deref(), checkpoints })?;
+        let is_held_against = checkpoints.is_some();
+        let mut report = audit::verify(&directory, &Against { from: self.from.as_deref(), checkpoints })?;
+        if report.is_signed && !is_held_against {
+            let note =
+                "the log is signed, and its checkpoints were not looked at: an end that was cut off is not found";
+            report.notes.push(note.to_owned());
+        }
         if report.segments == 0 && report.fault.is_none() {
             return Err(usage("there is no file of a log here"));
         }

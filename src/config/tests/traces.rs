@@ -20,7 +20,7 @@ traces: { otlp: { url: "http://127.0.0.1:4318/v1/traces", ca: c.pem } }
 => error: `ca` has no meaning for an `http://` URL (gateway.yaml:1:63)
 
 traces: { sample: 0.5 }
-=> error: key `otlp` is missing in `traces` (gateway.yaml:1:9)
+=> error: key `otlp` is missing (gateway.yaml:1:1)
 "#;
 
 #[test]
