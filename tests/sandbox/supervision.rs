@@ -58,7 +58,7 @@ fn a_sandbox_whose_process_was_killed_is_started_again_and_keeps_its_files() {
     let events: Vec<&str> = told.iter().map(|(event, _)| event.as_str()).collect();
     assert_eq!(events, ["upstream.up", "upstream.down", "upstream.up"], "{told:?}");
     assert_eq!(told[1].1, "its process ended (signal: 9 (SIGKILL))");
-    assert_eq!(status(&gateway), "upstream `sandbox` runs");
+    assert!(status(&gateway).starts_with("upstream `sandbox` runs"), "{}", status(&gateway));
 }
 
 #[test]
