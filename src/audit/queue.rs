@@ -36,6 +36,10 @@ pub(super) struct Queue {
 
 struct State {
     entries: VecDeque<Entry>,
+    /// Somebody waits for so many of them.
+    n_awaited: usize,
+    /// The writer has nothing to do. Waking it costs a call more than anything else here, so nobody does it in vain.
+    is_idle: bool,
     is_closed: bool,
 }
 
@@ -45,7 +49,7 @@ impl Queue {
             clock,
             opened: Instant::now(),
             capacity,
-            state: Mutex::new(State { entries: VecDeque::new(), is_closed: false }),
+            state: Mutex::new(State { entries: VecDeque::new(), n_awaited: 0, is_idle: false, is_closed: false }),
             filled: Condvar::new(),
             is_available: AtomicBool::new(true),
             refused: AtomicU64::new(0),
@@ -88,24 +92,44 @@ impl Queue {
         }
         // Read under the lock, so that no record stands before one with an earlier `mono_ms`.
         let stamp = self.now();
+        let is_awaited = waiter.is_some();
+        state.n_awaited += usize::from(is_awaited);
         state.entries.push_back(Entry { stamp, members, is_synced, waiter });
+        let n = state.entries.len();
+        let is_to_wake = state.is_idle && (is_awaited || n == 1 || n.is_multiple_of(MANY));
         drop(state);
-        self.filled.notify_one();
+        if is_to_wake {
+            self.filled.notify_one();
+        }
         Ok(())
     }
 
     /// Waits for records, at most `patience`, and takes up to `max` of them. `None` when closed and empty.
     pub(super) fn take(&self, max: usize, patience: Duration) -> Option<VecDeque<Entry>> {
-        let (mut state, _) = self
-            .filled
-            .wait_timeout_while(self.lock(), patience, |state| state.entries.is_empty() && !state.is_closed)
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.wait(self.lock(), patience, |state| state.entries.is_empty());
+        // What nobody waits for goes along with the next record that somebody waits for, where one comes soon.
+        state = self.wait(state, SOON, |state| state.n_awaited == 0 && (1..MANY).contains(&state.entries.len()));
         if state.entries.is_empty() && state.is_closed {
             return None;
         }
         let rest = state.entries.len().min(max);
         let rest = state.entries.split_off(rest);
+        state.n_awaited = rest.iter().filter(|entry| entry.waiter.is_some()).count();
         Some(std::mem::replace(&mut state.entries, rest))
+    }
+
+    /// Waits as long as this is so, at most `patience`, and no longer than the queue is open.
+    fn wait<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        patience: Duration,
+        is_so: impl Fn(&State) -> bool,
+    ) -> MutexGuard<'a, State> {
+        state.is_idle = true;
+        let waited = self.filled.wait_timeout_while(state, patience, |state| is_so(state) && !state.is_closed);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.is_idle = false;
+        state
     }
 
     /// Nothing more is let in.
@@ -118,7 +142,10 @@ impl Queue {
     pub(super) fn abandon(&self) {
         self.close();
         self.set_available(false);
-        let entries = std::mem::take(&mut self.lock().entries);
+        let mut state = self.lock();
+        state.n_awaited = 0;
+        let entries = std::mem::take(&mut state.entries);
+        drop(state);
         let lost = entries.iter().filter(|e| e.waiter.is_none()).count();
         self.count_dropped(lost);
     }
@@ -163,9 +190,17 @@ impl Queue {
     }
 }
 
+/// How long a record that nobody waits for may wait for company.
+const SOON: Duration = Duration::from_millis(5);
+/// So many are enough company.
+const MANY: usize = 512;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Longer than any test may take: who is not woken shows.
+    const IDLE: Duration = Duration::from_secs(3600);
 
     fn queue(capacity: usize) -> Queue {
         Queue::new(Clock::manual(0), capacity)
@@ -195,6 +230,20 @@ mod tests {
         }
 
         assert_eq!(seen, [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_nobody_waits_for_leaves_by_itself_and_sooner_with_what_somebody_does() {
+        let queue = queue(10);
+        queue.push(vec![1]);
+        assert_eq!(queue.take(9, IDLE).expect("open").len(), 1);
+
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| queue.take(9, IDLE).expect("open").len());
+            queue.push(vec![2]);
+            let _written = queue.push_waiting(vec![3], true).expect("room");
+            assert!((1..=2).contains(&writer.join().expect("it is woken")));
+        });
     }
 
     #[test]
