@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -39,6 +39,17 @@ struct Place {
 enum Ended {
     Ran,
     Refused,
+}
+
+/// The shell beside the gateway goes with it.
+impl Drop for Place {
+    fn drop(&mut self) {
+        let pipe = self.gateway.path("pipe");
+        if pipe.exists() {
+            let opened = fs::OpenOptions::new().write(true).custom_flags(nix::libc::O_NONBLOCK).open(pipe);
+            let _ = opened.map(|mut pipe| writeln!(pipe, "exit"));
+        }
+    }
 }
 
 impl Place {

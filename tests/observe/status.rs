@@ -108,8 +108,10 @@ fn looking_changes_nothing_and_the_page_says_the_same_as_its_api_and_the_command
     let gateway = start(&recorder);
     live_a_little(&gateway);
     let mut browser = logged_in(&gateway, "alice");
-    wait_for("the results to be written", || {
-        gateway.audit().iter().filter(|record| record["event"] == "result").count() >= 6
+    wait_for("what was done to be written", || {
+        let records = gateway.audit();
+        let n = |event: &str| records.iter().filter(|record| record["event"] == event).count();
+        n("result") >= 6 && n("login.succeeded") >= 1
     });
     let (records, mark) = (gateway.audit().len(), recorder.mark());
 
