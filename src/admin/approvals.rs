@@ -52,17 +52,9 @@ pub(super) async fn list(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let snapshot = shared.snapshot();
-    let query = Form::parse(query.unwrap_or_default().as_bytes()).unwrap_or_default();
-    let found = if query.has("live") {
-        shared.plane.seen(&snapshot, &headers).await
-    } else {
-        shared.plane.current(&snapshot, &headers).await
-    };
-    let logged_in = match found {
-        Ok(Some(logged_in)) => logged_in,
-        Ok(None) => return login::page(&shared, &snapshot, &headers, LIST),
-        Err(error) => return unavailable(&caller, &error),
+    let logged_in = match login::visitor(&shared, &caller, &headers, query, LIST).await {
+        Ok(logged_in) => logged_in,
+        Err(answer) => return *answer,
     };
     match listed(&shared, &logged_in).await {
         Ok(page) => pages::answer_approver(StatusCode::OK, &page, true),

@@ -22,6 +22,31 @@ struct Ticket {
     next: String,
 }
 
+/// Who looks at the page `at`, which asks for itself anew with `live`: that does not keep the session alive.
+///
+/// # Errors
+/// The answer for whoever is not logged in: the login form, which leads back there.
+pub(super) async fn visitor(
+    shared: &Shared,
+    caller: &Caller,
+    headers: &HeaderMap,
+    query: Option<String>,
+    at: &str,
+) -> Result<LoggedIn, Box<Response>> {
+    let snapshot = shared.snapshot();
+    let query = Form::parse(query.unwrap_or_default().as_bytes()).unwrap_or_default();
+    let found = if query.has("live") {
+        shared.plane.seen(&snapshot, headers).await
+    } else {
+        shared.plane.current(&snapshot, headers).await
+    };
+    match found {
+        Ok(Some(logged_in)) => Ok(logged_in),
+        Ok(None) => Err(Box::new(page(shared, &snapshot, headers, at))),
+        Err(error) => Err(Box::new(unavailable(caller, &error))),
+    }
+}
+
 /// `GET /login`; with `browser`, a link that makes a browser known.
 pub(super) async fn get(
     State(shared): State<Shared>,

@@ -1,15 +1,15 @@
 //! `/status`: how it is with the gateway, for people who have nothing else to look with. The same in JSON at `/api/status`.
 //!
 //! It is for people of `admins`: who asks for what, and what is wrong with the configuration, is no approver's matter.
-//! Decisions come from the audit log as they stand there, so without arguments and without secrets. Nothing is changed by
-//! looking.
+//! Decisions come from the audit log, without the secrets that are not in it and without arguments where it has them.
+//! Nothing is changed by looking.
 
 use super::credentials::{document, person, refused};
 use super::standing::{Standing, UpstreamStanding};
 use super::{Shared, login};
 use crate::approval;
 use crate::audit::{self, Directory};
-use crate::browser::{Form, Refusal, unavailable};
+use crate::browser::{Refusal, unavailable};
 use crate::identity::ADMINS;
 use crate::pages::{self, DecisionRow, Note, StatusRow, period, second};
 use crate::store::ApprovalState as State;
@@ -45,17 +45,9 @@ pub(super) async fn get(
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let snapshot = shared.snapshot();
-    let query = Form::parse(query.unwrap_or_default().as_bytes()).unwrap_or_default();
-    let found = if query.has("live") {
-        shared.plane.seen(&snapshot, &headers).await
-    } else {
-        shared.plane.current(&snapshot, &headers).await
-    };
-    let logged_in = match found {
-        Ok(Some(logged_in)) => logged_in,
-        Ok(None) => return login::page(&shared, &snapshot, &headers, STATUS),
-        Err(error) => return unavailable(&caller, &error),
+    let logged_in = match login::visitor(&shared, &caller, &headers, query, STATUS).await {
+        Ok(logged_in) => logged_in,
+        Err(answer) => return *answer,
     };
     if !logged_in.person.is_in(ADMINS) {
         return not_for_you();
@@ -127,8 +119,13 @@ async fn decisions(shared: &Shared) -> Vec<Value> {
     match read {
         Ok(Ok(lines)) => {
             let redactor = shared.plane.audit.redactor();
-            // Lines of an older version may hold what is known for a secret only now.
-            let clean = |line: &String| Some(redactor.json(&serde_json::from_str(line).ok()?, &[], &[]));
+            let clean = |line: &String| {
+                let mut record: Value = serde_json::from_str(line).ok()?;
+                // They are for who asks the log for them.
+                record.as_object_mut()?.remove("arguments");
+                // Lines of an older version may hold what is known for a secret only now.
+                Some(redactor.json(&record, &[], &[]))
+            };
             lines.iter().filter_map(clean).collect()
         }
         Ok(Err(error)) => {

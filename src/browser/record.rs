@@ -30,6 +30,16 @@ impl Plane {
         self.of_person(Kind::LoginSucceeded, snapshot, caller, name);
     }
 
+    /// The first person was made, by whoever had the link.
+    pub fn user_added(&self, snapshot: &Snapshot, caller: &Caller, name: &str, detail: &str) {
+        let peer = address(caller);
+        self.audit.record_later(Event {
+            object: Some(name),
+            detail: Some(detail),
+            ..event(Kind::UserAdded, snapshot, caller, peer.as_deref())
+        });
+    }
+
     /// A person has logged out.
     pub fn logged_out(&self, snapshot: &Snapshot, caller: &Caller, name: &str) {
         self.of_person(Kind::LoginEnded, snapshot, caller, name);

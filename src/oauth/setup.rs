@@ -112,6 +112,9 @@ pub(super) async fn post(State(shared): State<Shared>, Submitted { caller, form,
     }
     let name = form.get("username").unwrap_or_default();
     let made = make(&snapshot, name, form.get("password"), form.get("again")).await;
+    if made.is_ok() {
+        shared.plane.user_added(&snapshot, &caller, name, "the first admin, by the set-up link");
+    }
     let person = match made {
         Ok(()) => in_force(&shared, name).await.ok_or(Refused::NotInForce),
         Err(refused) => Err(refused),

@@ -6,6 +6,7 @@ use crate::support::gateway::{Gateway, in_front_of};
 use crate::support::http::Request;
 use crate::support::oauth::Client;
 use crate::support::recorder::Recorder;
+use crate::support::wait_for;
 
 const PASSWORD: &str = "a long enough password";
 
@@ -39,6 +40,7 @@ fn the_link_makes_the_first_admin_who_can_let_a_client_in_at_once() {
     let asked = client.ask(&gateway, "up");
     let back = browser.authorize(&asked.url(), "root", PASSWORD, "allow");
     assert!(back.contains("code="));
+    wait_for("its record", || gateway.audit().iter().any(|r| r["event"] == "user.added" && r["object"] == "root"));
     assert!(!gateway.audit_text().contains(link.split_once('=').unwrap().1), "the link's secret is nowhere");
 }
 

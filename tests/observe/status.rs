@@ -19,7 +19,8 @@ fn config(recorder: &Recorder) -> String {
         ),
     );
     let around = around.replace("policy:", "  away: { http: { url: \"http://127.0.0.1:9/mcp\" } }\npolicy:");
-    format!("admin: {{ listen: 127.0.0.1:0 }}\n{around}approvals: {{ wait: 30s }}\n")
+    let recorded = "audit: { arguments: [{ tools: [\"up/*\"] }] }";
+    format!("admin: {{ listen: 127.0.0.1:0 }}\n{recorded}\n{around}approvals: {{ wait: 30s }}\n")
 }
 
 #[track_caller]
@@ -131,6 +132,8 @@ fn looking_changes_nothing_and_the_page_says_the_same_as_its_api_and_the_command
     assert_eq!(decisions.len(), 6, "{said:#}");
     assert_eq!((&decisions[0]["object"], &decisions[0]["decision"]), (&json!("danger"), &json!("held")));
     assert_eq!(decisions[5]["object"], "echo");
+    // The log has them; whoever wants them asks it.
+    assert!(gateway.audit_text().contains("sesame") && !said.to_string().contains("sesame"), "{said:#}");
     for one in [&said["status"], &printed] {
         assert_eq!(one["configuration"]["hash"], json!(gateway.snapshot()));
         assert_eq!(one["decisions"], 6, "{one:#}");
