@@ -7,7 +7,7 @@
 use super::Error;
 use super::directory::{Directory, LINKS_MAX, Link};
 use super::members::Members;
-use super::queue::Queue;
+use super::queue::{Queue, Waiting};
 use super::terms::Terms;
 use std::fs::{self, File, TryLockError};
 use std::path::Path;
@@ -61,7 +61,9 @@ impl Wake {
 impl Keeper {
     pub(super) fn start(directory: Directory, terms: Arc<Terms>, queue: Arc<Queue>) -> Result<Keeper, Error> {
         let wake = Arc::<Wake>::default();
-        let worker = Worker { directory, terms, queue, wake: Arc::clone(&wake), seen: None, patience_until_ms: 0 };
+        let now = queue.now();
+        let seen = (now.at_ms, now.mono_ms);
+        let worker = Worker { directory, terms, queue, wake: Arc::clone(&wake), seen, patience_until_ms: 0 };
         let thread = std::thread::Builder::new()
             .name("audit-retention".to_owned())
             .spawn(move || worker.run())
@@ -93,8 +95,8 @@ struct Worker {
     terms: Arc<Terms>,
     queue: Arc<Queue>,
     wake: Arc<Wake>,
-    /// The time at the last look, both ways.
-    seen: Option<(i64, u64)>,
+    /// The time at the last look, or when the log was opened, both ways.
+    seen: (i64, u64),
     /// Until then, by the clock that cannot be set, nothing goes for its age.
     patience_until_ms: u64,
 }
@@ -186,9 +188,7 @@ impl Worker {
     /// Writes down what is about to go, and waits until that is on the disk.
     fn announce(&self, doomed: &[Doomed]) -> bool {
         let written: Vec<_> = doomed.iter().map(|doomed| self.queue.push_waiting(doomed.members(), true)).collect();
-        let is_written = |written: Result<tokio::sync::oneshot::Receiver<_>, _>| {
-            written.is_ok_and(|written| matches!(written.blocking_recv(), Ok(Ok(_))))
-        };
+        let is_written = |waiting: Result<Waiting<'_>, _>| waiting.and_then(Waiting::written_blocking).is_ok();
         // All are waited for, also after one that failed.
         let n_written = written.into_iter().map(is_written).filter(|is_written| *is_written).count();
         n_written == doomed.len()
@@ -211,15 +211,13 @@ impl Worker {
     /// A clock that was set forward makes every file look old, and what is removed does not come back.
     fn is_clock_trusted(&mut self) -> bool {
         let now = self.queue.now();
-        if let Some((at_ms, mono_ms)) = self.seen {
-            let by_clock = now.at_ms.saturating_sub(at_ms);
-            let really = i64::try_from(now.mono_ms.saturating_sub(mono_ms)).unwrap_or(i64::MAX);
-            if by_clock.saturating_sub(really) > STEP_MS {
-                tracing::warn!("the clock went forward: for a day no audit file is removed for its age");
-                self.patience_until_ms = now.mono_ms.saturating_add(PATIENCE_MS);
-            }
+        let (at_ms, mono_ms) = std::mem::replace(&mut self.seen, (now.at_ms, now.mono_ms));
+        let by_clock = now.at_ms.saturating_sub(at_ms);
+        let really = i64::try_from(now.mono_ms.saturating_sub(mono_ms)).unwrap_or(i64::MAX);
+        if by_clock.saturating_sub(really) > STEP_MS {
+            tracing::warn!("the clock went forward: for a day no audit file is removed for its age");
+            self.patience_until_ms = now.mono_ms.saturating_add(PATIENCE_MS);
         }
-        self.seen = Some((now.at_ms, now.mono_ms));
         now.mono_ms >= self.patience_until_ms
     }
 }
