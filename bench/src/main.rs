@@ -37,7 +37,7 @@ use loader::Loader;
 use peer::{Kind, Peer, Places};
 use process::Running;
 use results::{Results, Sample};
-use scenario::{Pace, SCENARIOS, Scenario};
+use scenario::{AUDITED, Pace, SCENARIOS, Scenario};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -135,11 +135,12 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// The gateway with its log, with a relaxed one, and with none.
+    /// The gateway with its log, with a relaxed one, and with none, as it would be and with calls gathered all the same.
     fn audit(mut self, began: &str, ceilings: &Path) -> anyhow::Result<()> {
-        let kinds = [Kind::Gateway, Kind::Relaxed, Kind::Unrecorded];
-        self.rounds(&kinds, &[&SCENARIOS[0]])?;
-        self.count(&kinds, &[&SCENARIOS[0]])?;
+        let kinds = [Kind::Gateway, Kind::Relaxed, Kind::Unrecorded, Kind::Gathered];
+        let scenarios: Vec<&Scenario> = AUDITED.iter().collect();
+        self.rounds(&kinds, &scenarios)?;
+        self.count(&kinds, &scenarios)?;
         let ceilings: serde_json::Value = serde_json::from_slice(&std::fs::read(ceilings)?)?;
         let settings = self.settings;
         let command = format!("make bench-audit ROUNDS={} SECONDS={}", settings.rounds, settings.seconds);

@@ -96,7 +96,7 @@ fn rows() -> String {
             ),
             id = 100_000 + n,
             n = n,
-            open = n % 2 == 0,
+            open = n.is_multiple_of(2),
             minute = n % 60,
             note = note,
         )

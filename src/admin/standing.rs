@@ -71,7 +71,7 @@ pub struct UpstreamStanding {
 pub struct AuditStanding {
     /// Whether it can be written; while it cannot, tool calls are refused.
     pub is_available: bool,
-    /// Records that wait for the writer.
+    /// Records that are not in the file yet.
     pub queued: usize,
     /// Records that were lost since the start.
     pub dropped: u64,

@@ -122,9 +122,14 @@ pub(super) fn push_number(out: &mut Vec<u8>, mut value: u64) {
 pub(super) fn push_hex(out: &mut Vec<u8>, hash: &[u8; 32]) {
     let mut digits = [0; 64];
     for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(hash) {
-        *pair = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        *pair = [hex_digit(byte >> 4), hex_digit(byte & 15)];
     }
     out.extend_from_slice(&digits);
+}
+
+/// By arithmetic, which the compiler does for many digits at once; it does not look up many in a table.
+fn hex_digit(value: u8) -> u8 {
+    value + b'0' + u8::from(value > 9) * (b'a' - b'0' - 10)
 }
 
 // === impl Hash ===
@@ -189,7 +194,6 @@ impl Head {
 pub(super) const LINE_MAX: usize = 16 * 1024;
 const PREV: &[u8] = b",\"prev\":\"";
 const HASH: &[u8] = b",\"hash\":\"";
-const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 #[cfg(test)]
 mod tests {

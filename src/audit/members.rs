@@ -17,7 +17,7 @@ pub(super) struct Members<'r> {
 
 impl Default for Members<'_> {
     fn default() -> Self {
-        Members { out: Vec::with_capacity(512), cuts: Vec::new(), redactor: None }
+        Members { out: Vec::with_capacity(USUAL), cuts: Vec::new(), redactor: None }
     }
 }
 
@@ -183,6 +183,8 @@ impl<'r> Members<'r> {
     }
 }
 
+/// What the members of a call's record take, most often.
+const USUAL: usize = 768;
 /// Room for one value, escaped. With all of these, two long ones, the lists and all cuts named, a line stays under 16 KiB.
 const VALUE_MAX: usize = 512;
 const SHORT_VALUE_MAX: usize = 128;

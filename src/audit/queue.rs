@@ -38,10 +38,32 @@ struct State {
     entries: VecDeque<Entry>,
     /// Somebody waits for so many of them.
     n_awaited: usize,
-    /// The writer has nothing to do. Waking it costs a call more than anything else here, so nobody does it in vain.
-    is_idle: bool,
+    /// Taken by the writer, and not in the file yet.
+    n_taken: usize,
+    writer: Wakefulness,
     is_closed: bool,
 }
+
+/// Waking the writer costs a call more than anything else here, so nobody does it in vain.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wakefulness {
+    /// It looks into the queue before it rests.
+    Awake,
+    /// It wakes by itself within [`SOON`].
+    Dozing,
+    /// It has to be woken.
+    Asleep,
+}
+
+/// What a caller waits with for its record.
+pub(super) struct Waiting<'a> {
+    hurry: Hurry<'a>,
+    written: oneshot::Receiver<Written>,
+}
+
+/// Has the writer look for what somebody waits for when this goes: whoever stops waiting has their record all the same,
+/// and no later than if they had stayed.
+struct Hurry<'a>(&'a Queue);
 
 impl Queue {
     pub(super) fn new(clock: Clock, capacity: usize) -> Self {
@@ -49,7 +71,13 @@ impl Queue {
             clock,
             opened: Instant::now(),
             capacity,
-            state: Mutex::new(State { entries: VecDeque::new(), n_awaited: 0, is_idle: false, is_closed: false }),
+            state: Mutex::new(State {
+                entries: VecDeque::new(),
+                n_awaited: 0,
+                n_taken: 0,
+                writer: Wakefulness::Awake,
+                is_closed: false,
+            }),
             filled: Condvar::new(),
             is_available: AtomicBool::new(true),
             refused: AtomicU64::new(0),
@@ -57,15 +85,11 @@ impl Queue {
         }
     }
 
-    /// Adds a record whose caller waits.
-    pub(super) fn push_waiting(
-        &self,
-        members: Vec<u8>,
-        is_synced: bool,
-    ) -> Result<oneshot::Receiver<Written>, Unavailable> {
+    /// Adds a record whose caller waits. The writer is not woken for it yet.
+    pub(super) fn push_waiting(&self, members: Vec<u8>, is_synced: bool) -> Result<Waiting<'_>, Unavailable> {
         let (waiter, written) = oneshot::channel();
         self.add(members, is_synced, Some(waiter), self.capacity).inspect_err(|_| self.count_refused(1))?;
-        Ok(written)
+        Ok(Waiting { hurry: Hurry(self), written })
     }
 
     /// Adds a record nobody waits for, or counts its loss.
@@ -95,40 +119,68 @@ impl Queue {
         let is_awaited = waiter.is_some();
         state.n_awaited += usize::from(is_awaited);
         state.entries.push_back(Entry { stamp, members, is_synced, waiter });
-        let n = state.entries.len();
-        let is_to_wake = state.is_idle && (is_awaited || n == 1 || n.is_multiple_of(MANY));
-        drop(state);
-        if is_to_wake {
-            self.filled.notify_one();
+        let is_much = state.entries.len().is_multiple_of(MANY);
+        if is_much || (!is_awaited && state.writer == Wakefulness::Asleep) {
+            self.wake(state);
         }
         Ok(())
     }
 
+    /// Has the writer look for what somebody waits for.
+    fn hurry(&self) {
+        let state = self.lock();
+        if state.n_awaited > 0 {
+            self.wake(state);
+        }
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        let was_awake = std::mem::replace(&mut state.writer, Wakefulness::Awake) == Wakefulness::Awake;
+        drop(state);
+        if !was_awake {
+            self.filled.notify_one();
+        }
+    }
+
     /// Waits for records, at most `patience`, and takes up to `max` of them. `None` when closed and empty.
+    /// What was taken before is in the file now, or back in the writer's hands.
     pub(super) fn take(&self, max: usize, patience: Duration) -> Option<VecDeque<Entry>> {
-        let mut state = self.wait(self.lock(), patience, |state| state.entries.is_empty());
+        let mut state = self.lock();
+        state.n_taken = 0;
         // What nobody waits for goes along with the next record that somebody waits for, where one comes soon.
-        state = self.wait(state, SOON, |state| state.n_awaited == 0 && (1..MANY).contains(&state.entries.len()));
+        let is_for_later = |state: &State| state.n_awaited == 0 && state.entries.len() < MANY;
+        state = self.rest(state, Wakefulness::Dozing, SOON, is_for_later);
+        if state.entries.is_empty() {
+            state = self.rest(state, Wakefulness::Asleep, patience, |state| state.entries.is_empty());
+            state =
+                self.rest(state, Wakefulness::Dozing, SOON, |state| !state.entries.is_empty() && is_for_later(state));
+        }
         if state.entries.is_empty() && state.is_closed {
             return None;
         }
         let rest = state.entries.len().min(max);
         let rest = state.entries.split_off(rest);
         state.n_awaited = rest.iter().filter(|entry| entry.waiter.is_some()).count();
+        state.n_taken = state.entries.len();
         Some(std::mem::replace(&mut state.entries, rest))
     }
 
-    /// Waits as long as this is so, at most `patience`, and no longer than the queue is open.
-    fn wait<'a>(
-        &self,
+    /// Rests as long as this is so, at most `patience`, and no longer than the queue is open.
+    fn rest<'a>(
+        &'a self,
         mut state: MutexGuard<'a, State>,
+        how: Wakefulness,
         patience: Duration,
         is_so: impl Fn(&State) -> bool,
     ) -> MutexGuard<'a, State> {
-        state.is_idle = true;
-        let waited = self.filled.wait_timeout_while(state, patience, |state| is_so(state) && !state.is_closed);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.is_idle = false;
+        let is_to_rest = |state: &mut State| {
+            let is_to_rest = is_so(state) && !state.is_closed;
+            state.writer = if is_to_rest { how } else { Wakefulness::Awake };
+            is_to_rest
+        };
+        let rested = self.filled.wait_timeout_while(state, patience, is_to_rest);
+        (state, _) = rested.unwrap_or_else(PoisonError::into_inner);
+        state.writer = Wakefulness::Awake;
         state
     }
 
@@ -156,8 +208,10 @@ impl Queue {
         Stamp { at_ms: self.clock.unix_ms(), mono_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX) }
     }
 
+    /// Records that are not in the file yet.
     pub(super) fn len(&self) -> usize {
-        self.lock().entries.len()
+        let state = self.lock();
+        state.entries.len() + state.n_taken
     }
 
     pub(super) fn is_available(&self) -> bool {
@@ -190,6 +244,32 @@ impl Queue {
     }
 }
 
+// === impl Waiting ===
+
+impl Waiting<'_> {
+    /// Waits until the record is written. What else can go on on this thread goes on first: of many calls at once each
+    /// adds its record, and then the writer is woken once for all of them. Who is alone loses nothing.
+    pub(super) async fn written(self) -> Written {
+        let Waiting { hurry, written } = self;
+        tokio::task::yield_now().await;
+        drop(hurry);
+        written.await.unwrap_or(Err(Unavailable::Closed))
+    }
+
+    /// The same, for a thread that may block.
+    pub(super) fn written_blocking(self) -> Written {
+        let Waiting { hurry, written } = self;
+        drop(hurry);
+        written.blocking_recv().unwrap_or(Err(Unavailable::Closed))
+    }
+}
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        self.0.hurry();
+    }
+}
+
 /// How long a record that nobody waits for may wait for company.
 const SOON: Duration = Duration::from_millis(5);
 /// So many are enough company.
@@ -198,6 +278,7 @@ const MANY: usize = 512;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     /// Longer than any test may take: who is not woken shows.
     const IDLE: Duration = Duration::from_secs(3600);
@@ -241,9 +322,54 @@ mod tests {
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| queue.take(9, IDLE).expect("open").len());
             queue.push(vec![2]);
-            let _written = queue.push_waiting(vec![3], true).expect("room");
+            let written = queue.push_waiting(vec![3], true).expect("room");
+            drop(written);
             assert!((1..=2).contains(&writer.join().expect("it is woken")));
         });
+    }
+
+    #[tokio::test]
+    async fn of_calls_at_once_all_have_added_their_record_before_the_writer_is_woken() {
+        let queue = Arc::new(queue(100));
+        let writer = std::thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || std::iter::from_fn(|| queue.take(100, IDLE)).map(answered).collect::<Vec<_>>()
+        });
+        while queue.lock().writer != Wakefulness::Asleep {
+            std::thread::yield_now();
+        }
+
+        let calls: Vec<_> = (0..50)
+            .map(|n| {
+                let queue = Arc::clone(&queue);
+                tokio::spawn(async move { queue.push_waiting(vec![n], true).expect("room").written().await })
+            })
+            .collect();
+        for call in calls {
+            call.await.expect("no panic").expect("written");
+        }
+        queue.close();
+
+        assert_eq!(writer.join().expect("no panic"), [50]);
+    }
+
+    /// Tells all who wait, and says how many records it was.
+    fn answered(batch: VecDeque<Entry>) -> usize {
+        let n = batch.len();
+        batch.into_iter().filter_map(|entry| entry.waiter).for_each(|waiter| waiter.send(Ok(1)).expect("waits"));
+        n
+    }
+
+    #[test]
+    fn a_record_counts_until_it_is_in_the_file() {
+        let queue = queue(10);
+        (0..3).for_each(|n| queue.push(vec![n]));
+        let batch = queue.take(2, IDLE).expect("open");
+        assert_eq!((batch.len(), queue.len()), (2, 3), "these two are being written");
+        queue.take(2, IDLE);
+        assert_eq!(queue.len(), 1);
+        queue.take(2, Duration::ZERO);
+        assert_eq!(queue.len(), 0);
     }
 
     #[test]
@@ -263,7 +389,7 @@ mod tests {
 
         queue.abandon();
 
-        assert!(waiting.await.is_err());
+        assert!(waiting.written().await.is_err());
         assert_eq!(queue.dropped(), 1);
         assert!(!queue.is_available());
     }

@@ -12,10 +12,10 @@ use super::members::Members;
 use super::queue::{Entry, Queue};
 use super::segment::Segment;
 use super::terms::Terms;
-use super::{Error, Settings, Unavailable, sinks};
+use super::{Error, Settings, Unavailable, schedule, sinks};
 use crate::metrics::Metrics;
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{self, File};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -76,6 +76,7 @@ impl Writer {
         let kid = ledger.kid().to_owned();
         let boot: Arc<str> = format!("{:016x}", u64::from_be_bytes(crate::id::random_bytes())).into();
         let now = queue.now();
+        let checkpoints_from = fs::metadata(&settings.checkpoints).map_or(0, |metadata| metadata.len());
         let (segment, head) = begin(&directory, now, &boot, &kid, None, None)?;
         let notary =
             Arc::new(Notary::start(ledger, Arc::clone(&terms), Arc::clone(&queue), Arc::clone(&settings.metrics))?);
@@ -86,6 +87,7 @@ impl Writer {
             directory: directory.clone(),
             checkpoints: settings.checkpoints,
             begun_with: Arc::clone(&segment.name),
+            checkpoints_from,
             grown: grows,
         };
         let aides = Aides { notary: Arc::clone(&notary), keeper: keeper.transpose()?, log };
@@ -115,6 +117,7 @@ impl Writer {
     /// Writes until the queue is closed and empty.
     pub(super) fn run(mut self) {
         let _abandoned_at_the_end = Abandon(Arc::clone(&self.queue));
+        schedule::give_way();
         loop {
             let patience = if self.outage.is_some() { RETRY } else { IDLE };
             let Some(fresh) = self.queue.take(BATCH_MAX, patience) else {
@@ -132,8 +135,11 @@ impl Writer {
 
     /// One batch, and the answers to those who wait for it.
     fn commit(&mut self, fresh: VecDeque<Entry>) {
-        let mut batch = std::mem::take(&mut self.kept);
-        batch.extend(fresh);
+        let mut batch = fresh;
+        if !self.kept.is_empty() {
+            let fresh = std::mem::replace(&mut batch, std::mem::take(&mut self.kept));
+            batch.extend(fresh);
+        }
         if batch.is_empty() && self.outage.is_none() {
             return;
         }

@@ -165,7 +165,7 @@ list! {
     AuditLeftOut: Counter, "portcullis_audit_records_left_out_total", [],
         "Records of strangers that were left out, since there were too many.";
     AuditQueue: Gauge, "portcullis_audit_queue_records", [],
-        "Records that wait for the writer.";
+        "Records that are not in the file yet.";
     AuditSync: Histogram(&SYNC_SECONDS), "portcullis_audit_sync_duration_seconds", [],
         "What writing to the audit log and syncing it to the disk takes, once for all records that waited.";
     AuditWritten: Counter, "portcullis_audit_written_bytes_total", [],

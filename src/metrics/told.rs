@@ -9,7 +9,7 @@ use super::{Connected, InFlight, Metrics};
 pub struct AuditState {
     /// Whether the last attempt to write succeeded.
     pub is_available: bool,
-    /// Records that wait for the writer.
+    /// Records that are not in the file yet.
     pub queued: usize,
     /// Records whose caller was told no.
     pub refused: u64,

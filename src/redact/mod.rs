@@ -49,7 +49,8 @@ impl Redactor {
     pub fn new(gateway_key: &[u8; 32]) -> Self {
         let root = hmac::Key::new(hmac::HMAC_SHA256, gateway_key);
         let derived = hmac::sign(&root, b"portcullis/redact/v1");
-        let kid = hex(digest::digest(&digest::SHA256, derived.as_ref()).as_ref(), 4);
+        let mut kid = String::new();
+        push_hex(&mut kid, digest::digest(&digest::SHA256, derived.as_ref()).as_ref(), 4);
         Redactor(Arc::new(Tagger { key: hmac::Key::new(hmac::HMAC_SHA256, derived.as_ref()), kid }))
     }
 
@@ -66,7 +67,10 @@ impl Redactor {
     /// The tag of a value.
     pub fn tag(&self, value: &[u8]) -> Tag {
         let mac = hmac::sign(&self.0.key, value);
-        Tag(format!("hmac:{}:{}", self.0.kid, hex(mac.as_ref(), 8)))
+        let mut tag = String::with_capacity(TAG_LENGTH);
+        tag.extend(["hmac:", &self.0.kid, ":"]);
+        push_hex(&mut tag, mac.as_ref(), 8);
+        Tag(tag)
     }
 
     /// `text` with a tag in place of all that has the shape of a secret. Most texts are returned as they are, and quickly.
@@ -153,9 +157,12 @@ fn is_tag(text: &str) -> bool {
 /// Where a test looks for the secrets that would be written down without all this (`fault`).
 const NOTHING: &str = "redact.nothing";
 const MOST_ROUNDS: usize = 3;
+const TAG_LENGTH: usize = "hmac:01234567:0123456789abcdef".len();
 
-fn hex(bytes: &[u8], n: usize) -> String {
-    bytes.iter().take(n).map(|byte| format!("{byte:02x}")).collect()
+/// Adds the first `n` bytes in hexadecimal: a tag is made for every call.
+fn push_hex(out: &mut String, bytes: &[u8], n: usize) {
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value & 15)]);
+    out.extend(bytes.iter().take(n).flat_map(|byte| [digit(byte >> 4), digit(*byte)]));
 }
 
 #[cfg(test)]

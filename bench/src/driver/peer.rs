@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Http2,
     /// A build of the gateway that records nothing.
     Unrecorded,
+    /// The same, with calls gathered as they are to be recorded.
+    Gathered,
 }
 
 impl Kind {
@@ -37,6 +39,7 @@ impl Kind {
             Kind::Relaxed => "portcullis, relaxed",
             Kind::Http2 => "portcullis, HTTP/2 upstream",
             Kind::Unrecorded => "without the log",
+            Kind::Gathered => "without the log, gathered",
         }
     }
 }
@@ -77,7 +80,7 @@ impl Peer {
         let dir = places.work.join(format!("{}-{}", kind.name().replace([' ', ',', '/'], ""), address.port()));
         std::fs::create_dir_all(&dir)?;
         let (command, path, token) = match kind {
-            Kind::Gateway | Kind::Relaxed | Kind::Http2 | Kind::Unrecorded => {
+            Kind::Gateway | Kind::Relaxed | Kind::Http2 | Kind::Unrecorded | Kind::Gathered => {
                 let config = gateway_config(kind, address, upstream, &dir)?;
                 let token = token(&places.gateway, &config, &dir)?;
                 (vec![text(&places.gateway), "--config".into(), config, "serve".into()], "/mcp/up", Some(token))
@@ -88,12 +91,12 @@ impl Peer {
                 (vec![program, address.to_string(), upstream.to_string()], "/mcp", None)
             }
         };
+        let with_env = |variable: &str| [&["env".to_owned(), variable.to_owned()], prefix, &command].concat();
         let command = match kind {
+            Kind::Unrecorded => with_env("PORTCULLIS_MEASURE=no-audit"),
+            Kind::Gathered => with_env("PORTCULLIS_MEASURE=no-audit-gathered"),
             // The gateway does without huge pages (`src/cli/serve.rs`); so shall what it is compared with.
-            Kind::Unrecorded => {
-                [&["env".to_owned(), "PORTCULLIS_MEASURE=no-audit".to_owned()], prefix, &command].concat()
-            }
-            Kind::Bare => [&["env".to_owned(), "MIMALLOC_ALLOW_THP=0".to_owned()], prefix, &command].concat(),
+            Kind::Bare => with_env("MIMALLOC_ALLOW_THP=0"),
             _ => [prefix, &command].concat(),
         };
         let mut process = Running::start(kind.name(), command, cpu, &dir.join("log"))?;

@@ -58,6 +58,12 @@ pub(crate) const SCENARIOS: [Scenario; 8] = [
     Scenario { title: RATE_TITLE, payload: "1k", pace: Pace::Rate(RATE), ..CLOSED },
 ];
 
+/// What `make bench-audit` compares. The first is also counted by callgrind, which has fewer connections for all.
+pub(crate) const AUDITED: [Scenario; 2] = [
+    Scenario { title: "1 KiB, 64 connections", payload: "1k", counted: Some(("1k", 3000)), ..CLOSED },
+    Scenario { title: "1 KiB, 512 connections", payload: "1k", connections: 512, ..CLOSED },
+];
+
 pub(crate) const RATE_TITLE: &str = "1 KiB at 1,000 calls a second";
 
 const CLOSED: Scenario = Scenario {

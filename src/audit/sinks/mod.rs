@@ -78,6 +78,8 @@ pub(super) struct Log {
     pub(super) checkpoints: PathBuf,
     /// A sink that is new begins with this file.
     pub(super) begun_with: Arc<str>,
+    /// And with what stands behind so many bytes of checkpoints: all of this process, however late it looks.
+    pub(super) checkpoints_from: u64,
     /// Told by the writer that there is more.
     pub(super) grown: watch::Receiver<u64>,
 }

@@ -17,6 +17,7 @@ pub(super) struct Source {
     directory: Directory,
     checkpoints: PathBuf,
     begun_with: Arc<str>,
+    checkpoints_from: u64,
     kept_in: PathBuf,
     /// `None` until it was looked for.
     cursor: Option<Cursor>,
@@ -43,6 +44,7 @@ impl Source {
             directory: log.directory.clone(),
             checkpoints: log.checkpoints.clone(),
             begun_with: Arc::clone(&log.begun_with),
+            checkpoints_from: log.checkpoints_from,
             kept_in,
             cursor: None,
             saved: None,
@@ -138,7 +140,7 @@ impl Source {
         }
         let before = |name: &String| **name < *self.begun_with;
         let upto = self.directory.segments()?.into_iter().rfind(before);
-        let fresh = Cursor { upto, files: BTreeMap::new(), checkpoints: size(&self.checkpoints) };
+        let fresh = Cursor { upto, files: BTreeMap::new(), checkpoints: self.checkpoints_from };
         // Kept at once: where nothing is taken before this process ends, the next one must not begin with itself.
         fresh.save(&self.kept_in).map_err(Error::io("write", &self.kept_in))?;
         self.cursor = Some(fresh);

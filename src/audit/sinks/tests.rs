@@ -194,6 +194,29 @@ async fn udp_gets_one_message_a_datagram_and_checkpoints_among_them() {
     assert_eq!(records(&seen), lines_of(&house));
 }
 
+#[tokio::test]
+async fn a_sink_that_looks_late_has_the_checkpoints_of_its_process_and_none_from_before() {
+    let house = House::new();
+    let open = || async {
+        let audit = house.open();
+        record(&audit, "t").await.expect("written");
+        audit.close();
+        std::fs::metadata(&house.settings.checkpoints).expect("it is there").len()
+    };
+    let before = open().await;
+    let (segments, after) = (house.segments(), open().await);
+    let second = house.segments().into_iter().find(|name| !segments.contains(name)).expect("a file of its own");
+
+    let log = Log { checkpoints_from: before, ..house.log(&second) };
+    let batch = Source::new(&log, house.data_dir.path().join("cursor.json")).next(1000, 1 << 20).expect("readable");
+
+    let text = std::fs::read_to_string(&house.settings.checkpoints).expect("ASCII");
+    let of_second: Vec<_> = text[before as usize..].lines().collect();
+    let sent: Vec<_> = batch.lines.iter().filter(|line| line.starts_with("{\"checkpoint\":")).collect();
+    assert!(after > before && !of_second.is_empty());
+    assert_eq!(sent, of_second);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_that_went_before_they_were_sent_are_told() {
     let mut house = House::new();

@@ -78,6 +78,7 @@ impl House {
             directory: self.directory(),
             checkpoints: self.settings.checkpoints.clone(),
             begun_with: begun_with.into(),
+            checkpoints_from: 0,
             grown: tokio::sync::watch::channel(0).1,
         }
     }
