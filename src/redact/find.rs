@@ -131,6 +131,30 @@ impl Search<'_> {
             let is_new = |found: &Range<usize>| !found.is_empty() && !super::is_tag(&self.text[found.clone()]);
             self.found.extend(found.filter(is_new));
         }
+        if self.depth == 0 {
+            self.encoded_texts();
+        }
+    }
+
+    /// Beginnings of two letters have no Base64 to be known by. What is Base64 of a text is read as that text.
+    fn encoded_texts(&mut self) {
+        let bytes = self.text.as_bytes();
+        let mut end = if bytes.len() < SHORTEST_TEXT { bytes.len() } else { 0 };
+        while let Some(begin) = bytes[end..].iter().position(is_base64).map(|n| end + n) {
+            end = begin + bytes[begin..].iter().take_while(|byte| is_base64(byte)).count();
+            if end - begin < SHORTEST_TEXT || self.found.iter().any(|found| found.contains(&begin)) {
+                continue;
+            }
+            let is_text = |from: &usize| begins_a_text(&super::base64::decode(&bytes[*from..from + SHORTEST_TEXT - 4]));
+            // Where a group of four begins is not known, as above.
+            let holds_secret = (begin..begin + 4).filter(is_text).any(|from| {
+                let decoded = super::base64::decode(&bytes[from..end]);
+                !find_within(&String::from_utf8_lossy(&decoded), self.depth + 1).is_empty()
+            });
+            if holds_secret {
+                self.found.push(begin..with_padding(bytes, end));
+            }
+        }
     }
 
     fn shape(&mut self, shape: &Shape, start: &str, at: usize) -> Option<Range<usize>> {
@@ -169,9 +193,8 @@ impl Search<'_> {
         if self.depth > 0 || !bytes[at..].starts_with(mark.as_bytes()) {
             return None;
         }
-        let is_base64 = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_');
-        let before = bytes[..at].iter().rev().take(NEAR).take_while(is_base64).count();
-        let after = bytes[at..].iter().take(FAR).take_while(is_base64).count();
+        let before = bytes[..at].iter().rev().take(NEAR).take_while(|byte| is_base64(byte)).count();
+        let after = bytes[at..].iter().take(FAR).take_while(|byte| is_base64(byte)).count();
         self.looked_at += before + after;
         // Where a group of four begins is not known: the run may begin before what was encoded, as in `x-` and then Base64. What is
         // found must have to do with the mark: in what is no text, much looks like something.
@@ -188,11 +211,28 @@ impl Search<'_> {
         if !holds_secret {
             return None;
         }
-        let begin = at - bytes[..at].iter().rev().take_while(is_base64).count();
-        let end = at + bytes[at..].iter().take_while(is_base64).count();
-        let padding = bytes[end..].iter().take(2).take_while(|byte| **byte == b'=').count();
-        Some(begin..end + padding)
+        let begin = at - bytes[..at].iter().rev().take_while(|byte| is_base64(byte)).count();
+        let end = at + bytes[at..].iter().take_while(|byte| is_base64(byte)).count();
+        Some(begin..with_padding(bytes, end))
     }
+}
+
+fn is_base64(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
+}
+
+/// Whether these are characters, the last of which may be cut off, and none that no text has.
+fn begins_a_text(bytes: &[u8]) -> bool {
+    let text = match str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
+        Err(_) => return false,
+    };
+    text.chars().all(|c| !c.is_control() || matches!(c, '\n' | '\r' | '\t'))
+}
+
+fn with_padding(text: &[u8], end: usize) -> usize {
+    end + text[end..].iter().take(2).take_while(|byte| **byte == b'=').count()
 }
 
 /// Whether no word goes on here. What is percent-encoded or escaped is no part of a word.
@@ -230,6 +270,8 @@ fn joined(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
 /// No secret is shorter than its name and one character.
 const SHORTEST: usize = 4;
 const LONGEST_NAME: usize = 64;
+/// No secret with a beginning of two letters takes less Base64; and by chance nothing so long is a text.
+const SHORTEST_TEXT: usize = 36;
 /// As much of what may be Base64 is decoded: before the mark, and from it on.
 const NEAR: usize = 192;
 const FAR: usize = 1400;

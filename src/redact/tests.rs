@@ -69,8 +69,7 @@ fn every_shape_is_found_by_itself_and_wherever_it_stands() {
 #[test]
 fn every_shape_is_found_in_base64_wherever_it_begins() {
     let redactor = redactor();
-    let shapes = SHAPES.iter().enumerate().filter(|(_, shape)| shape.starts.iter().all(|start| start.len() >= 3));
-    for (n, shape) in shapes {
+    for (n, shape) in SHAPES.iter().enumerate() {
         for before in ["", " ", "é", "{\"k\": \""] {
             let secret = shape.example(draws(n as u64));
             let encoded = super::base64::encode(format!("{before}{secret}\"}}").as_bytes());
