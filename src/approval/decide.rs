@@ -13,6 +13,9 @@ use std::time::Duration;
 /// The longest reason of a denial, in bytes, on every way. What is longer is no reason but an essay.
 pub const LONGEST_REASON: usize = 500;
 
+/// How the log names the way of `portcullis approvals`.
+pub const AT_TERMINAL: &str = "cli";
+
 /// Yes or no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -106,9 +109,7 @@ impl Approvals {
                 self.0.waiters.wake(&approval.id);
                 let needs_more = approval.state == State::Pending;
                 if !needs_more {
-                    self.0.metrics.approval(&approval.upstream, approval.state.as_str());
-                    let took_ms = now_ms.saturating_sub(approval.created_at_ms);
-                    self.0.metrics.approval_decided_after(Duration::from_millis(took_ms.unsigned_abs()).as_secs_f64());
+                    self.count_decided(&approval, approves, now_ms);
                 }
                 Ok(Ok(Decided { approval, needs_more }))
             }
@@ -117,6 +118,14 @@ impl Approvals {
                 Ok(Err(refusal))
             }
         }
+    }
+
+    /// Counts that a call was decided on.
+    pub(super) fn count_decided(&self, approval: &Approval, approves: bool, at_ms: i64) {
+        let state = if approves { State::Approved } else { State::Denied };
+        self.0.metrics.approval(&approval.upstream, state.as_str());
+        let took_ms = at_ms.saturating_sub(approval.created_at_ms);
+        self.0.metrics.approval_decided_after(Duration::from_millis(took_ms.unsigned_abs()).as_secs_f64());
     }
 
     /// Whether `decision` counts, and what it makes of the call: asked within the store's transaction.

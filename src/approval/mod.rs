@@ -21,7 +21,7 @@ mod watch;
 pub mod webhook;
 
 pub use call::{Call, Parts, hex};
-pub use decide::{Decided, Decider, LONGEST_REASON, Place, Verdict};
+pub use decide::{AT_TERMINAL, Decided, Decider, LONGEST_REASON, Place, Verdict};
 pub use facts::{facts, is_waited_for, state_at};
 pub use render::{Key, Rendered, Row};
 pub use terms::{Finding, People, Proof, Refused, Terms};

@@ -1,8 +1,10 @@
 //! Who waits for a held call, and how they hear of it: from this process at once, from others through the store.
 
+use super::decide::AT_TERMINAL;
 use super::{Approvals, ERASED_AFTER_MS, FORGOTTEN_AFTER_MS};
 use crate::store::ApprovalState as State;
 use dashmap::DashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,6 +19,8 @@ const TIDY_EVERY: Duration = Duration::from_secs(1);
 pub(super) const ATTENDED_MS: i64 = 15_000;
 /// How often such a sign is given.
 const ATTEND_EVERY: Duration = Duration::from_secs(5);
+/// A decision that is seen later than this was made while nobody looked; it is not counted.
+const COUNTED_WITHIN_MS: i64 = 10_000;
 /// How often what is old is erased.
 const PURGE_EVERY: Duration = Duration::from_secs(60);
 
@@ -35,6 +39,14 @@ pub struct Waiter {
     changes: watch::Receiver<()>,
     by_id: Arc<DashMap<Arc<str>, watch::Sender<()>>>,
     n: Arc<AtomicUsize>,
+}
+
+/// Decisions made at a terminal. Its process has no metrics, and is gone soon: they are counted where they are seen.
+#[derive(Default)]
+struct AtTerminal {
+    has_looked: bool,
+    /// Those that were looked at, each call with the time of its decision: it changes again when it is used.
+    seen: VecDeque<(Arc<str>, i64)>,
 }
 
 impl Waiters {
@@ -79,13 +91,13 @@ impl Approvals {
     /// Keeps this process informed, and held calls tidy: what ran out is ended, what was lost is found, what is old is
     /// erased. Until it is dropped.
     pub async fn watch(self) {
-        let mut last_change = 0;
+        let (mut last_change, mut at_terminal) = (0, AtTerminal::default());
         let (mut tidied, mut attended, mut purged) = (None, None, None);
         let mut tick = tokio::time::interval(LOOK_EVERY);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            last_change = self.look(last_change).await;
+            last_change = self.look(last_change, &mut at_terminal).await;
             if is_due(&mut tidied, TIDY_EVERY) {
                 self.tidy().await;
             }
@@ -103,15 +115,39 @@ impl Approvals {
         }
     }
 
-    async fn look(&self, since: i64) -> i64 {
+    async fn look(&self, since: i64, at_terminal: &mut AtTerminal) -> i64 {
         match self.0.store.approvals_after(since).await {
             Ok((last, changed)) => {
                 changed.iter().for_each(|id| self.0.waiters.wake(id));
+                self.count_at_terminal(&changed, at_terminal).await;
                 last
             }
             Err(error) => {
                 tracing::warn!(%error, "changes of held calls cannot be seen");
                 since
+            }
+        }
+    }
+
+    /// What was decided before this process was there is not its to count.
+    async fn count_at_terminal(&self, changed: &[Arc<str>], at_terminal: &mut AtTerminal) {
+        let from_ms = self.0.clock.unix_ms().saturating_sub(COUNTED_WITHIN_MS);
+        at_terminal.seen.retain(|(_, at_ms)| *at_ms >= from_ms);
+        if !std::mem::replace(&mut at_terminal.has_looked, true) {
+            return;
+        }
+        for id in changed {
+            let Ok(Some(approval)) = self.0.store.approval(id).await else { continue };
+            let Some(at_ms) = approval.decided_at_ms.filter(|at_ms| *at_ms >= from_ms) else { continue };
+            let decision = (Arc::clone(id), at_ms);
+            if at_terminal.seen.contains(&decision) {
+                continue;
+            }
+            at_terminal.seen.push_back(decision);
+            let Ok(said) = self.0.store.approval_decisions(id).await else { continue };
+            // The last word is the one that decided.
+            if let Some(last) = said.last().filter(|last| last.via == AT_TERMINAL) {
+                self.count_decided(&approval, last.approves, at_ms);
             }
         }
     }

@@ -136,6 +136,37 @@ fn a_held_call_is_pending_until_it_is_decided_expired_or_withdrawn() {
     wait_for_stillness(&gateway);
 }
 
+/// `portcullis approvals` is a process of its own, which nobody scrapes.
+#[test]
+fn a_word_at_the_terminal_is_counted_once_also_when_the_call_then_runs() {
+    let recorder = Recorder::start();
+    let gateway = Gateway::start(&config(&recorder, ""));
+    let agent = gateway.agent("alice", "up");
+    for (word, more) in [("deny", ["--reason", "no"]), ("approve", ["--digest", ""])] {
+        thread::scope(|scope| {
+            let call = scope.spawn(|| agent.tool("danger", json!({ "for": word })));
+            wait_for_value(&gateway, "approvals_pending", 1.0);
+            let held = wait_for_held(&gateway, 1);
+            let id = held["id"].as_str().expect("an id");
+            let said = if more[1].is_empty() { held["digest"].as_str().expect("a digest") } else { more[1] };
+            say(&gateway, "bob", &[word, id, more[0], said]).success();
+            drop(call.join());
+        });
+    }
+
+    let ended = "approvals_total{state=\"completed\",upstream=\"up\"}";
+    wait_for_value(&gateway, ended, 1.0);
+    for state in ["approved", "denied"] {
+        wait_for_value(&gateway, &format!("approvals_total{{state=\"{state}\",upstream=\"up\"}}"), 1.0);
+    }
+    wait_for_value(&gateway, "approval_decision_seconds_count", 2.0);
+    // By now the changes that came after were looked at as well, and they were not counted.
+    let connection = under_way(&gateway, &agent, "danger");
+    wait_for_value(&gateway, "approvals_pending", 1.0);
+    assert_eq!(gateway.metric("portcullis_approval_decision_seconds_count"), 2.0);
+    drop(connection);
+}
+
 #[test]
 fn a_restart_after_a_kill_begins_with_what_is_true_then() {
     let (recorder, hook) = (Recorder::start(), Recorder::start());

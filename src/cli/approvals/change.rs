@@ -1,7 +1,9 @@
 //! `portcullis approvals approve`, `deny`, `reopen`, `resolve`, `withdraw`: a person's word, with their password.
 
 use super::{By, show, with_log};
-use crate::approval::{Decided, Decider, LONGEST_REASON, People, Place, Proof, Refused, Verdict, View, hex};
+use crate::approval::{
+    AT_TERMINAL, Decided, Decider, LONGEST_REASON, People, Place, Proof, Refused, Verdict, View, hex,
+};
 use crate::cli::context::{Context, usage};
 use crate::cli::password;
 use crate::store::Approval;
@@ -174,7 +176,7 @@ fn decider<'a>(name: &'a str, context: &'a Context<'_>) -> Decider<'a> {
     let users = context.users.clone();
     let people: People = Arc::new(move |name| users.get(name).map(|person| Arc::clone(&person.groups)));
     let place = Place { issuer: &context.issuer, ..Place::default() };
-    Decider { person: name, proof: Proof::Password, via: "cli", place, people }
+    Decider { person: name, proof: Proof::Password, via: AT_TERMINAL, place, people }
 }
 
 fn counts<T>(outcome: Result<T, Refused>) -> anyhow::Result<T> {
