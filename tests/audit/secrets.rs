@@ -5,10 +5,13 @@
 //! writes them down, and the scanner finds them.
 
 use super::plant::Plant;
+use crate::approval::held::logged_in;
 use crate::approval::{decide, hooks};
+use crate::observe::status;
 use crate::support::agent::Agent;
 use crate::support::browser::{Browser, encode_form};
 use crate::support::canary::texts;
+use crate::support::collector::{Collector, message_of};
 use crate::support::gateway::{Gateway, Launch, in_front_of};
 use crate::support::http::{Connection, Request, Response};
 use crate::support::recorder::{Recorded, Recorder};
@@ -29,6 +32,8 @@ struct World {
     gateway: Gateway,
     upstream: Recorder,
     receiver: Recorder,
+    /// Takes traces, and the records of a sink.
+    collector: Collector,
     agent: Agent,
     /// Texts, and what they are.
     said: Vec<(String, String)>,
@@ -69,7 +74,7 @@ fn answers(plant: &mut Plant, upstream: &Recorder) {
 impl World {
     fn start(fault: Option<&str>) -> World {
         let mut plant = Plant::new();
-        let (upstream, receiver) = (Recorder::start(), Recorder::start());
+        let (upstream, receiver, collector) = (Recorder::start(), Recorder::start(), Collector::start());
         answers(&mut plant, &upstream);
         let told: Vec<String> = (0..4).map(|_| plant.line("a webhook's answer")).collect();
         receiver.answer_with(move |_| Reply::new(500, told.join(" ")).header("X-Reason", &told[0]));
@@ -79,8 +84,11 @@ impl World {
             "\", headers: { X-Upstream-Key: { env: UPSTREAM_KEY }, Authorization: { file: key } } } }\n  box: { sandbox: {} }\n",
             1,
         );
+        let (traces, logs) = (&collector.url, collector.url.replace("/v1/traces", "/v1/logs"));
         let yaml = format!(
-            "{up}admin: {{ listen: 127.0.0.1:0 }}\napprovals:\n  webhooks:\n    - {hook}\naudit: {{ arguments: [{{ tools: [\"*/*\"] }}] }}\n"
+            "{up}admin: {{ listen: 127.0.0.1:0 }}\napprovals:\n  webhooks:\n    - {hook}\n\
+             audit:\n  arguments: [{{ tools: [\"*/*\"] }}]\n  also: [{{ name: other, otlp: {{ url: \"{logs}\" }} }}]\n\
+             traces: {{ otlp: {{ url: \"{traces}\" }} }}\n"
         );
         let key = format!("Bearer {}", plant.shape("a file of the configuration"));
         let launch = hooks::with_secret(Launch::new(&yaml)).file("key", key);
@@ -90,7 +98,7 @@ impl World {
         let gateway = launch.start();
         gateway.wait_until_asked("up");
         let agent = gateway.agent("alice", "up");
-        World { plant, gateway, upstream, receiver, agent, said: Vec::new() }
+        World { plant, gateway, upstream, receiver, collector, agent, said: Vec::new() }
     }
 
     /// Keeps an answer that the gateway made itself. The id in it is the client's own, as the protocol wants it.
@@ -381,13 +389,20 @@ impl World {
         for path in ["/metrics", "/readyz"] {
             self.said.push((path.to_owned(), self.gateway.observe(path).text()));
         }
-        let listed = self.gateway.cli(&["audit", "tail", "-n", "1000"]).success().stdout;
-        self.said.push(("audit tail".to_owned(), listed));
+        for words in [&["audit", "tail", "-n", "1000"][..], &["status"]] {
+            self.said.push((words[..words.len().min(2)].join(" "), self.gateway.cli(words).success().stdout));
+        }
+        self.said.push(("/status".to_owned(), logged_in(&self.gateway, "alice").get("/status").text()));
+        self.said.push(("/api/status".to_owned(), status::api(&self.gateway, "alice").1.to_string()));
         assert!(self.gateway.stop().success());
         for request in self.receiver.requests() {
             let body = String::from_utf8_lossy(&request.body).into_owned();
             self.said
                 .push(("a notice to a webhook".to_owned(), format!("{} {:?} {body}", request.target, request.headers)));
+        }
+        for request in self.collector.recorder.requests() {
+            let body = String::from_utf8_lossy(&message_of(&request)).into_owned();
+            self.said.push((request.target, body));
         }
         self.said.push(("the log".to_owned(), self.gateway.log()));
         texts(&self.gateway.path("data"), &mut self.said);
@@ -439,9 +454,18 @@ fn of_a_thousand_planted_secrets_none_is_written_or_said_anywhere() {
         plant.n_kinds()
     );
     assert!(said.iter().any(|(place, text)| place.ends_with(".jsonl") && text.contains("hmac:")), "records have tags");
-    for place in
-        ["the log", "/metrics", "a notice to a webhook", "the answer to a reload", "the answer to an unknown method"]
-    {
+    for place in [
+        "the log",
+        "/metrics",
+        "/status",
+        "/api/status",
+        "status",
+        "/v1/traces",
+        "/v1/logs",
+        "a notice to a webhook",
+        "the answer to a reload",
+        "the answer to an unknown method",
+    ] {
         assert!(said.iter().any(|(name, text)| name == place && !text.is_empty()), "{place} was looked at");
     }
     let n = hits.len();
@@ -467,6 +491,8 @@ fn without_redaction_the_same_secrets_are_found() {
         "in records: {}",
         found(&|place| place.ends_with(".jsonl"))
     );
-    assert!(found(&|place| place == "a notice to a webhook") > 2);
+    for place in ["a notice to a webhook", "/v1/traces", "/v1/logs", "/status"] {
+        assert!(found(&|name| name == place) > 2, "{place}: {}", found(&|name| name == place));
+    }
     assert!(found(&|place| place.starts_with("the answer to")) > 2);
 }

@@ -8,7 +8,7 @@ mod names;
 pub(crate) mod prometheus;
 mod scene;
 mod shown;
-mod status;
+pub(crate) mod status;
 mod traces;
 
 /// Now, in seconds since the Unix epoch, as Prometheus has it.

@@ -52,8 +52,9 @@ fn basic(user: &str) -> String {
     format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
 }
 
+/// What `/api/status` answers this person.
 #[track_caller]
-fn api(gateway: &Gateway, user: &str) -> (u16, Value) {
+pub(crate) fn api(gateway: &Gateway, user: &str) -> (u16, Value) {
     let request = Request::get("/api/status").header("Authorization", &basic(user));
     let response = request.send(gateway.admin.expect("there is an admin listener"));
     (response.status, response.json())
