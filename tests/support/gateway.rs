@@ -259,7 +259,8 @@ impl Gateway {
         self.cli(&["reload"])
     }
 
-    /// Every record of the audit log so far.
+    /// Every record of the audit log so far: of all that happened before its answer went out, at the least. How an exchange
+    /// ended is recorded after that.
     #[track_caller]
     pub(crate) fn audit(&self) -> Vec<Value> {
         let parse =
@@ -279,10 +280,24 @@ impl Gateway {
     /// Its files, in the order they were begun: commands have files of their own.
     #[track_caller]
     fn audit_files(&self) -> Vec<String> {
+        self.wait_until_written();
         let mut files = Vec::new();
         jsonl_files(&self.path("data/audit"), &mut files);
         files.sort();
         files.iter().map(|file| std::fs::read_to_string(file).expect("the audit log is readable")).collect()
+    }
+
+    /// Waits until no record is on its way into the file. A gateway that does not answer has none, and one that cannot
+    /// write keeps them.
+    #[track_caller]
+    fn wait_until_written(&self) {
+        let Some(metrics) = self.metrics else { return };
+        let is_settled = |text: &str| {
+            text.lines().any(|line| matches!(line, "portcullis_audit_queue_records 0" | "portcullis_audit_available 0"))
+        };
+        super::wait_for("the records on their way", || {
+            Request::get("/metrics").answer_of(metrics).map_or(true, |answer| is_settled(&answer.text()))
+        });
     }
 
     /// An answer of the metrics listener.

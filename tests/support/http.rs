@@ -150,12 +150,16 @@ impl Request {
 
     /// Whether a whole answer comes: for a gateway that may die meanwhile.
     pub(crate) fn is_answered_by(&self, to: SocketAddr) -> bool {
-        let Ok(stream) = TcpStream::connect(to) else {
-            return false;
-        };
-        stream.set_read_timeout(Some(PATIENCE)).expect("the limit is not zero");
+        self.answer_of(to).is_ok()
+    }
+
+    /// The answer, where a whole one comes.
+    pub(crate) fn answer_of(&self, to: SocketAddr) -> io::Result<Response> {
+        let stream = TcpStream::connect(to)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
         let mut connection = Connection { reader: BufReader::new(Socket::Tcp(stream)) };
-        connection.try_send(&self.to_bytes(&to.to_string())).is_ok() && connection.try_response().is_ok()
+        connection.try_send(&self.to_bytes(&to.to_string()))?;
+        connection.try_response()
     }
 }
 
