@@ -51,7 +51,10 @@ pub(super) const TABLE: &[(&str, &str)] = &[
         "`password=…`, `\"client_secret\": \"…\"`, `api_key: …`, `AccountKey=…`, `<password>…</password>`",
     ),
     ("Discord bot token", "three pieces of base64url, of which the first is a number"),
-    ("any of these in Base64", "found by how the Base64 of their beginnings looks, and decoded to make sure"),
+    (
+        "any of these in Base64",
+        "in the Base64 of a text, which is read as that text; in that of anything else by how the Base64 of their beginnings looks, decoded to make sure",
+    ),
 ];
 
 /// What stands at such a place.
