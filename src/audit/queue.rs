@@ -38,7 +38,7 @@ struct State {
     entries: VecDeque<Entry>,
     /// Somebody waits for so many of them.
     n_awaited: usize,
-    /// Taken by the writer, and not in the file yet.
+    /// In the hands of the writer, and not in the file yet.
     n_taken: usize,
     writer: Wakefulness,
     is_closed: bool,
@@ -143,10 +143,10 @@ impl Queue {
     }
 
     /// Waits for records, at most `patience`, and takes up to `max` of them. `None` when closed and empty.
-    /// What was taken before is in the file now, or back in the writer's hands.
-    pub(super) fn take(&self, max: usize, patience: Duration) -> Option<VecDeque<Entry>> {
+    /// Of what was taken before, the writer keeps so many; the others are in the file now.
+    pub(super) fn take(&self, max: usize, patience: Duration, n_kept: usize) -> Option<VecDeque<Entry>> {
         let mut state = self.lock();
-        state.n_taken = 0;
+        state.n_taken = n_kept;
         // What nobody waits for goes along with the next record that somebody waits for, where one comes soon.
         let is_for_later = |state: &State| state.n_awaited == 0 && state.entries.len() < MANY;
         state = self.rest(state, Wakefulness::Dozing, SOON, is_for_later);
@@ -161,7 +161,7 @@ impl Queue {
         let rest = state.entries.len().min(max);
         let rest = state.entries.split_off(rest);
         state.n_awaited = rest.iter().filter(|entry| entry.waiter.is_some()).count();
-        state.n_taken = state.entries.len();
+        state.n_taken += state.entries.len();
         Some(std::mem::replace(&mut state.entries, rest))
     }
 
@@ -195,7 +195,7 @@ impl Queue {
         self.close();
         self.set_available(false);
         let mut state = self.lock();
-        state.n_awaited = 0;
+        (state.n_awaited, state.n_taken) = (0, 0);
         let entries = std::mem::take(&mut state.entries);
         drop(state);
         let lost = entries.iter().filter(|e| e.waiter.is_none()).count();
@@ -305,7 +305,7 @@ mod tests {
         queue.close();
 
         let mut seen = Vec::new();
-        while let Some(batch) = queue.take(2, Duration::ZERO) {
+        while let Some(batch) = queue.take(2, Duration::ZERO, 0) {
             assert!(batch.len() <= 2);
             seen.extend(batch.into_iter().flat_map(|entry| entry.members));
         }
@@ -317,10 +317,10 @@ mod tests {
     fn what_nobody_waits_for_leaves_by_itself_and_sooner_with_what_somebody_does() {
         let queue = queue(10);
         queue.push(vec![1]);
-        assert_eq!(queue.take(9, IDLE).expect("open").len(), 1);
+        assert_eq!(queue.take(9, IDLE, 0).expect("open").len(), 1);
 
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| queue.take(9, IDLE).expect("open").len());
+            let writer = scope.spawn(|| queue.take(9, IDLE, 0).expect("open").len());
             queue.push(vec![2]);
             let written = queue.push_waiting(vec![3], true).expect("room");
             drop(written);
@@ -333,7 +333,7 @@ mod tests {
         let queue = Arc::new(queue(100));
         let writer = std::thread::spawn({
             let queue = Arc::clone(&queue);
-            move || std::iter::from_fn(|| queue.take(100, IDLE)).map(answered).collect::<Vec<_>>()
+            move || std::iter::from_fn(|| queue.take(100, IDLE, 0)).map(answered).collect::<Vec<_>>()
         });
         while queue.lock().writer != Wakefulness::Asleep {
             std::thread::yield_now();
@@ -364,11 +364,11 @@ mod tests {
     fn a_record_counts_until_it_is_in_the_file() {
         let queue = queue(10);
         (0..3).for_each(|n| queue.push(vec![n]));
-        let batch = queue.take(2, IDLE).expect("open");
+        let batch = queue.take(2, IDLE, 0).expect("open");
         assert_eq!((batch.len(), queue.len()), (2, 3), "these two are being written");
-        queue.take(2, IDLE);
-        assert_eq!(queue.len(), 1);
-        queue.take(2, Duration::ZERO);
+        queue.take(2, IDLE, 2);
+        assert_eq!(queue.len(), 3, "the disk would not take these, and one more is tried");
+        queue.take(2, Duration::ZERO, 0);
         assert_eq!(queue.len(), 0);
     }
 
@@ -378,7 +378,7 @@ mod tests {
         queue.close();
 
         assert!(matches!(queue.push_waiting(Vec::new(), false), Err(Unavailable::Closed)));
-        assert!(queue.take(1, Duration::MAX).is_none());
+        assert!(queue.take(1, Duration::MAX, 0).is_none());
     }
 
     #[tokio::test]

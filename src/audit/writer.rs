@@ -120,7 +120,7 @@ impl Writer {
         schedule::give_way();
         loop {
             let patience = if self.outage.is_some() { RETRY } else { IDLE };
-            let Some(fresh) = self.queue.take(BATCH_MAX, patience) else {
+            let Some(fresh) = self.queue.take(BATCH_MAX, patience, self.kept.len()) else {
                 break;
             };
             self.commit(fresh);

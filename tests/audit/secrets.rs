@@ -17,6 +17,7 @@ use crate::support::http::{Connection, Request, Response};
 use crate::support::recorder::{Recorded, Recorder};
 use crate::support::reply::Reply;
 use crate::support::wait_for;
+use portcullis::redact::Redactor;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -69,6 +70,18 @@ fn answers(plant: &mut Plant, upstream: &Recorder) {
             _ => Reply::mcp(request).header("Mcp-Session-Id", &texts["listed"][0].replace([' ', '"'], "_")),
         }
     });
+}
+
+/// Of a call: secrets by their key, their place and their shape.
+fn arguments(plant: &mut Plant, place: &'static str) -> Value {
+    json!({
+        "password": plant.word(place), "apiKey": plant.word(place), "note": plant.text(place), "url": plant.line(place),
+        "deep": { "er": [{ "x": plant.text(place), plant.line("a key of the arguments"): 1 }, [plant.text(place)]] },
+        "headers": [{ "name": "Authorization", "value": plant.word(place) }, ["Cookie", plant.word(place)]],
+        "argv": ["run", "--token", plant.word(place), plant.line(place)],
+        "json": json!({ "client_secret": plant.word(place), "a": [plant.text(place)] }).to_string(),
+        "auth": { "user": plant.word(place), "more": [plant.word(place)] },
+    })
 }
 
 impl World {
@@ -137,14 +150,7 @@ impl World {
     fn calls(&mut self) {
         let plant = &mut self.plant;
         let place = "an argument";
-        let arguments = json!({
-            "password": plant.word(place), "apiKey": plant.word(place), "note": plant.text(place), "url": plant.line(place),
-            "deep": { "er": [{ "x": plant.text(place), plant.line("a key of the arguments"): 1 }, [plant.text(place)]] },
-            "headers": [{ "name": "Authorization", "value": plant.word(place) }, ["Cookie", plant.word(place)]],
-            "argv": ["run", "--token", plant.word(place), plant.line(place)],
-            "json": json!({ "client_secret": plant.word(place), "a": [plant.text(place)] }).to_string(),
-            "auth": { "user": plant.word(place), "more": [plant.word(place)] },
-        });
+        let arguments = arguments(plant, place);
         let names: Vec<String> = (0..3).map(|_| self.plant.line("a tool's name")).collect();
         for tool in ["echo", "never-this", "danger"].into_iter().chain(names.iter().map(String::as_str)) {
             self.rpc("a call", "tools/call", &json!({ "name": tool, "arguments": arguments }));
@@ -474,6 +480,23 @@ fn of_a_thousand_planted_secrets_none_is_written_or_said_anywhere() {
         "{n} hits; the first of each place:\n{}",
         hits.iter().take(60).cloned().collect::<Vec<_>>().join("\n")
     );
+}
+
+/// The same secrets, many more of them, straight through what replaces them: what is rare is met here.
+#[test]
+fn whatever_is_planted_is_gone_from_what_redaction_returns() {
+    let redactor = Redactor::new(&[7; 32]);
+    let rounds = std::env::var("PORTCULLIS_TEST_PLANTS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
+    for _ in 0..rounds {
+        let mut plant = Plant::new();
+        let place = "a text";
+        let mut said: Vec<String> = (0..300).map(|_| redactor.text(&plant.text(place)).into_owned()).collect();
+        said.extend((0..20).map(|_| redactor.json(&arguments(&mut plant, place), &[], &[]).to_string()));
+
+        let scanner = plant.scanner();
+        let hits: Vec<String> = said.iter().flat_map(|text| scanner.hits("what is returned", text)).collect();
+        assert!(hits.is_empty(), "{hits:#?}");
+    }
 }
 
 #[test]
