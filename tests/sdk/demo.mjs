@@ -228,7 +228,7 @@ async function story() {
 
   act(`portcullis audit show ${held.id}`);
   const story = await portcullis('audit', 'show', held.id);
-  indented(story, 80);
+  indented(story, 120);
   for (const event of ['approval.requested', 'approval.decided', 'approval.consumed', 'approval.ended']) {
     must(story.includes(event), `${event} is not in the log`);
   }
