@@ -118,8 +118,9 @@ impl Reloader {
         let hash = snapshot.hash.clone();
         self.audit.reload(&snapshot.config.audit);
         // Before it is in force: what is found out of a new upstream is not taken for news of an unknown one.
-        self.metrics.config_loaded(&hash, snapshot.names(), self.clock.unix_seconds());
+        self.metrics.config_named(snapshot.names());
         self.snapshots.store(Arc::new(snapshot));
+        self.metrics.config_loaded(&hash, self.clock.unix_seconds());
         self.note(None);
         self.reloaded.send_replace(());
         self.audit.record_later(Event { snapshot: Some(&hash), ..Event::new(Kind::Reload) });

@@ -468,7 +468,8 @@ fn first_snapshot(
     for warning in &snapshot.warnings {
         warn!("{warning}");
     }
-    metrics.config_loaded(&snapshot.hash, snapshot.names(), clock.unix_seconds());
+    metrics.config_named(snapshot.names());
+    metrics.config_loaded(&snapshot.hash, clock.unix_seconds());
     Ok(snapshot)
 }
 

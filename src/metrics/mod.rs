@@ -68,13 +68,17 @@ impl Metrics {
         metrics
     }
 
-    /// A configuration took effect, which names these. What it does not name any more has no series from now on.
-    pub fn config_loaded(&self, hash: &str, names: Names, unix_seconds: i64) {
+    /// A configuration has taken effect: whoever reads this may count on it.
+    pub fn config_loaded(&self, hash: &str, unix_seconds: i64) {
         self.count(Metric::ConfigReloads, &["ok"]);
         self.set(Metric::ConfigFailed, &[], 0);
         self.set(Metric::ConfigLoadedAt, &[], unix_seconds);
         self.family(Metric::ConfigInfo).clear();
         self.set(Metric::ConfigInfo, &[hash], 1);
+    }
+
+    /// A configuration is about to take effect, which names these. What it does not name any more has no series from now on.
+    pub fn config_named(&self, names: Names) {
         // A gauge of what is named has a series once its value is known.
         self.begin_series(&names, |about| about.kind != Kind::Gauge);
         for (upstream, expires) in &names.certificates {
@@ -246,7 +250,8 @@ mod tests {
     fn what_the_configuration_names_no_longer_has_no_series_whoever_counts_it_late() {
         let metrics = Metrics::new();
         let certificates = [("old".to_owned(), 7)].into();
-        metrics.config_loaded("a", Names { certificates, ..named(&["old", "kept"]) }, 1);
+        metrics.config_named(Names { certificates, ..named(&["old", "kept"]) });
+        metrics.config_loaded("a", 1);
         metrics.upstream_up("old", 3, true);
         metrics.upstream_up("kept", 3, true);
         let before = text(&metrics);
@@ -256,7 +261,8 @@ mod tests {
         );
         assert!(before.contains("upstream_errors_total{code=\"upstream.down\",upstream=\"old\"} 0"), "{before}");
 
-        metrics.config_loaded("b", named(&["kept"]), 2);
+        metrics.config_named(named(&["kept"]));
+        metrics.config_loaded("b", 2);
         metrics.request("old", "tools/call", 200, 0.1, (1, 1));
         metrics.upstream_up("old", 0, false);
 
