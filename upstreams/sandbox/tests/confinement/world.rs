@@ -111,9 +111,10 @@ impl World {
 
     fn start_in(closed: TempDir, program: &Path, change: impl FnOnce(&mut Settings)) -> World {
         static N: AtomicU32 = AtomicU32::new(0);
+        // A user of its own: no two tests that run have the same process.
         let n = std::process::id().wrapping_mul(50) + N.fetch_add(1, Ordering::Relaxed);
         let is_root = geteuid().is_root();
-        let uid = if is_root { 70_000 + n % 20_000 } else { geteuid().as_raw() };
+        let uid = if is_root { 70_000 + n % 1_000_000_000 } else { geteuid().as_raw() };
         fs::set_permissions(closed.path(), Permissions::from_mode(0o700)).expect("closed");
         let folder = closed.path().join("folder");
         fs::create_dir(&folder).expect("a folder");
